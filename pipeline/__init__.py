@@ -1,0 +1,1 @@
+"""How a run is started: flags, graphs, sub-commands."""

@@ -1,0 +1,149 @@
+"""Counts what was written and what was paid: files and store, never Beam's metrics.
+
+Metrics show the last attempt of a job only; files and the store show what there is.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+
+from transforms.encoding.tfrecord import count_records, decode_example, read_records
+from transforms.failures import Stage
+from transforms.openrouter.faults import judge
+from transforms.openrouter.store import SqliteStore
+from transforms.openrouter.wire import read_cost
+
+_COLUMNS = ["id", "provider", "evidence"]
+_BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
+
+
+class BrokenTallyError(Exception):
+    """The files contradict each other: the output cannot be published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a run sent and paid, from the store."""
+
+    requests: int = 0
+    answers: int = 0
+    cost_usd: Decimal = Decimal(0)
+    fatal: str | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Rows on disk by what became of them."""
+
+    good: int = 0
+    bad: int = 0
+    failed: int = 0
+    answered: int = 0
+    codes: Counter[str] = field(default_factory=Counter)
+    evidence: Counter[str] = field(default_factory=Counter)
+    providers: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def of_provider(self, name: str | None) -> Counter[str]:
+        return self.providers.setdefault(name or "unknown", Counter())
+
+
+def count_output(folder: Path, formats: tuple[str, ...]) -> Tally:
+    """Reads back every file of a run's folder.
+
+    Raises:
+        BrokenTallyError: Two formats hold different rows, or an id is there twice.
+    """
+    tally = Tally()
+    _count_samples(folder / "samples", formats, tally)
+    for row in _json_lines(folder / "rejections"):
+        _count_rejection(row["rejection"], tally)
+    return tally
+
+
+def count_read(folder: Path) -> int:
+    """How many records the inputs held, as counted where they were read."""
+    return sum(row["records"] for row in _json_lines(folder / "counts"))
+
+
+def observed_rows(folder: Path) -> list[Any]:
+    """What job 1 saw of each provider."""
+    return list(_json_lines(folder / "observed"))
+
+
+def count_spent(store: SqliteStore, run_id: str) -> Spent:
+    """What a run's attempts came to; `fatal` is the last answer that stopped it."""
+    requests, answers, cost, fatal = 0, 0, Decimal(0), None
+    for attempt in store.attempts_of_run(run_id):
+        requests += 1
+        judged = judge(attempt)
+        if judged.reply is not None:
+            answers += 1
+            cost += read_cost(judged.reply.get("usage")) or 0
+        elif judged.fault is not None and judged.fault.fatal:
+            fatal = judged.detail
+    return Spent(requests=requests, answers=answers, cost_usd=cost, fatal=fatal)
+
+
+def _count_samples(folder: Path, formats: tuple[str, ...], tally: Tally) -> None:
+    ids: set[str] = set()
+    for row in _sample_rows(folder, formats[0]):
+        if row["id"] in ids:
+            raise BrokenTallyError(f"sample {row['id']} was written twice")
+        ids.add(row["id"])
+        tally.evidence[row["evidence"]] += 1
+        tally.of_provider(row["provider"])["good"] += 1
+    tally.good = len(ids)
+    tally.answered += len(ids)
+    for name in formats:
+        if (rows := _ROWS[name](folder)) != tally.good:
+            raise BrokenTallyError(f"{rows} rows in {name}, {tally.good} in {formats[0]}")
+
+
+def _sample_rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
+    if name == "parquet":
+        for path in sorted(folder.glob("part-*.parquet")):
+            for batch in pq.ParquetFile(path).iter_batches(columns=_COLUMNS):
+                yield from batch.to_pylist()
+        return
+    for path in sorted(folder.glob("part-*.tfrecord")):
+        with path.open("rb") as file:
+            yield from map(decode_example, read_records(file))
+
+
+def _parquet_rows(folder: Path) -> int:
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("part-*.parquet"))
+
+
+def _tfrecord_rows(folder: Path) -> int:
+    rows = 0
+    for path in folder.glob("part-*.tfrecord"):
+        with path.open("rb") as file:
+            rows += count_records(file)
+    return rows
+
+
+_ROWS = {"parquet": _parquet_rows, "tfrecord": _tfrecord_rows}
+
+
+def _count_rejection(rejection: dict[str, Any], tally: Tally) -> None:
+    tally.codes[rejection["code"]] += 1
+    if "codes" in rejection:
+        tally.bad += 1
+        tally.of_provider(rejection["provider"])["bad"] += 1
+    else:
+        tally.failed += 1
+    if rejection["stage"] not in _BEFORE_ANSWER:
+        tally.answered += 1
+
+
+def _json_lines(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("part-*.jsonl")):
+        with path.open("rb") as file:
+            for line in file:
+                yield msgspec.json.decode(line)

@@ -1,0 +1,93 @@
+"""Kimi's tokenizer for the simulator: its own few lines, so that no mistake is shared."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import splintr
+import tiktoken
+from renderers import KimiK25RendererConfig, create_renderer
+
+RANKS = 163584
+SPECIAL = {
+    "[BOS]": 163584,
+    "[EOS]": 163585,
+    "<|im_end|>": 163586,
+    "<|im_user|>": 163587,
+    "<|im_assistant|>": 163588,
+    "<|im_system|>": 163594,
+    "<|tool_calls_section_begin|>": 163595,
+    "<|tool_calls_section_end|>": 163596,
+    "<|tool_call_begin|>": 163597,
+    "<|tool_call_argument_begin|>": 163598,
+    "<|tool_call_end|>": 163599,
+    "<|im_middle|>": 163601,
+    "<|media_begin|>": 163602,
+    "<|media_content|>": 163603,
+    "<|media_end|>": 163604,
+    "<|media_pad|>": 163605,
+    "<think>": 163606,
+    "</think>": 163607,
+    "[UNK]": 163838,
+    "[PAD]": 163839,
+}
+_LETTERS = r"\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]"
+_ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_PATTERN = "|".join(
+    [
+        r"[\p{Han}]+",
+        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}{_LETTERS}]*[\p{{Ll}}{_LETTERS}]+{_ENDING}",
+        rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{Lu}}\p{{Lt}}{_LETTERS}]+[\p{{Ll}}{_LETTERS}]*{_ENDING}",
+        r"\p{N}{1,3}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    ]
+)
+
+
+class Kimi:
+    """Encodes, decodes and renders prompts as Kimi-K2.5's server does."""
+
+    name_or_path = ""
+    unk_token_id = SPECIAL["[UNK]"]
+    eos_token_id = SPECIAL["<|im_end|>"]
+
+    def __init__(self) -> None:
+        carrier = splintr.Tokenizer.from_pretrained("kimi_k2.5")
+        ranks = {carrier.decode_token_bytes(rank): rank for rank in range(RANKS)}
+        self._encoding = tiktoken.Encoding(
+            "kimi", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens=SPECIAL
+        )
+        self._renderer = create_renderer(self, KimiK25RendererConfig(thinking=True))
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        """Ids of a prompt's text; the thinking markers that the renderer writes become ids."""
+        return self._encoding.encode(
+            text, allowed_special={"<think>", "</think>"}, disallowed_special=()
+        )
+
+    def encode_plain(self, text: str) -> list[int]:
+        return self._encoding.encode_ordinary(text)
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        return self._encoding.decode(ids)
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
+        if isinstance(tokens, str):
+            return SPECIAL.get(tokens, self.unk_token_id)
+        return [SPECIAL.get(token, self.unk_token_id) for token in tokens]
+
+    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
+        """Ids of the prompt, thinking on."""
+        chat = [
+            {
+                ("reasoning_content" if key == "reasoning" else key): value
+                for key, value in m.items()
+            }
+            for m in json.loads(json.dumps(messages))
+        ]
+        return list(
+            self._renderer.render_ids(chat, tools=tools or None, add_generation_prompt=True)
+        )

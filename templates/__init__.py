@@ -1,0 +1,1 @@
+"""Data only: profiles of models and deployment templates, installed with the code."""

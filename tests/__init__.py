@@ -1,0 +1,1 @@
+"""Tests. This file keeps `tests/` from shadowing the packages it tests."""

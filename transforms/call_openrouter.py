@@ -1,0 +1,139 @@
+"""CallOpenRouter: prompts -> exchanges; the one stage with an event loop.
+
+A bundle's prompts are all on their way at once, up to the limit; each is emitted as its answer
+comes, in `process` or in `finish_bundle`. Beam's own pieces wait for the slowest of a batch, call
+one at a time, or lose outputs in batch.
+"""
+
+import asyncio
+import queue
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.utils.windowed_value import WindowedValue
+
+from transforms.chat.grammar import special_literals
+from transforms.chat.profile import ModelProfile
+from transforms.failures import Failure, FailureKind, RecordError, Stage, fail
+from transforms.openrouter.client import CallConfig, OpenRouterClient
+from transforms.openrouter.loop import ClientLoop
+from transforms.openrouter.wire import Request, Sampling, read_completion, write_request
+from transforms.outcome import FAILED, GOOD, Outcome
+from transforms.records import Exchange, Prompt
+
+
+class CallOpenRouter(beam.PTransform):
+    """Asks the model each prompt, or looks its answer up; see `call_openrouter`."""
+
+    def __init__(self, call: CallConfig, sampling: Sampling, profile: ModelProfile) -> None:
+        super().__init__()
+        self._fn = _CallFn(call, sampling, profile)
+
+    def expand(self, prompts: PCollection[Prompt]) -> Outcome[Exchange]:
+        results = prompts | beam.ParDo(self._fn).with_output_types(
+            Exchange, failed=Failure
+        ).with_outputs(FAILED, main=GOOD)
+        return Outcome(results[GOOD], results[FAILED])
+
+
+async def call_openrouter(
+    prompt: Prompt, client: OpenRouterClient, sampling: Sampling, profile: ModelProfile
+) -> Exchange | Failure:
+    """One prompt's answer, or why there is none."""
+    request: Request | None = None
+    try:
+        request = write_request(prompt, sampling)
+        refuse_special_text(request.body.decode(), profile)
+        reply = await client.answer(request)
+        completion = read_completion(reply)
+    except RecordError as error:
+        return fail(prompt, Stage.CALL, error, request.sha256 if request else None)
+    return Exchange(prompt=prompt, completion=completion, request_sha256=request.sha256)
+
+
+def refuse_special_text(body: str, profile: ModelProfile) -> None:
+    """Refuses a request before it is paid for if a server may read control tokens out of it.
+
+    Raises:
+        RecordError: `PROMPT_SPECIAL_TEXT`.
+    """
+    if found := special_literals(profile).search(body):
+        around = body[max(0, found.start() - 20) : found.end() + 20]
+        raise RecordError(FailureKind.PROMPT_SPECIAL_TEXT, f"{found[0]!r} in …{around}…")
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What one prompt came to, in the window it came in; `result` may be a bug's exception."""
+
+    result: Exchange | Failure | BaseException
+    timestamp: Any
+    window: Any
+    pane: Any
+
+
+class _CallFn(beam.DoFn):
+    def __init__(self, call: CallConfig, sampling: Sampling, profile: ModelProfile) -> None:
+        self._call = call
+        self._sampling = sampling
+        self._profile = profile
+
+    def setup(self) -> None:
+        self._loop = ClientLoop.get(self._call)
+
+    def start_bundle(self) -> None:
+        # A queue a bundle: a late result of an aborted bundle cannot leak into the next one.
+        self._done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
+        self._running: set[asyncio.Future[None]] = set()
+        self._pending = 0
+
+    def process(
+        self,
+        prompt: Prompt,
+        timestamp: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+        pane: Any = beam.DoFn.PaneInfoParam,
+    ) -> Iterator[Any]:
+        while self._pending >= self._call.max_in_flight or not self._done.empty():
+            yield self._take()
+        task = self._loop.start(self._run(prompt, timestamp, window, pane))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        self._pending += 1
+
+    def finish_bundle(self) -> Iterator[Any]:
+        while self._pending:
+            yield self._take()
+
+    def teardown(self) -> None:
+        """After a failed bundle: stops paying for what nobody will read."""
+        for task in list(getattr(self, "_running", ())):
+            task.cancel()
+
+    async def _run(self, prompt: Prompt, timestamp: Any, window: Any, pane: Any) -> None:
+        done = self._done
+        result: Exchange | Failure | BaseException
+        try:
+            result = await call_openrouter(prompt, self._loop.client, self._sampling, self._profile)
+        except BaseException as error:  # noqa: BLE001 - raised again where the bundle can fail
+            result = error
+        done.put(_Done(result, timestamp, window, pane))
+
+    def _take(self) -> Any:
+        done = self._next()
+        self._pending -= 1
+        if isinstance(done.result, BaseException):
+            raise done.result
+        output = WindowedValue(done.result, done.timestamp, (done.window,), done.pane)
+        return TaggedOutput(FAILED, output) if isinstance(done.result, Failure) else output
+
+    def _next(self) -> _Done:
+        while True:
+            try:
+                return self._done.get(timeout=5)
+            except queue.Empty:
+                if not self._loop.is_alive:
+                    raise RuntimeError("the thread of the calls has died") from None

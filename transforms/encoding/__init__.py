@@ -1,0 +1,1 @@
+"""Records <-> bytes: what is written, in the names that others rely on. No Beam."""

@@ -1,0 +1,67 @@
+"""The columns of a sample: one constant, whatever the format."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from transforms.records import Verdict
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("dataset", pa.string(), nullable=False),
+        pa.field("input_ids", pa.list_(pa.int32()), nullable=False),
+        pa.field("prompt_length", pa.int32(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("finish_reason", pa.string()),
+        pa.field("model", pa.string()),
+        pa.field("provider", pa.string()),
+        pa.field("generation_id", pa.string()),
+        pa.field("request_sha256", pa.string(), nullable=False),
+        pa.field("profile", pa.string(), nullable=False),
+        pa.field("verdict", pa.string(), nullable=False),
+        pa.field("repairs", pa.list_(pa.string()), nullable=False),
+        pa.field("evidence", pa.string(), nullable=False),
+        pa.field("hidden_drift", pa.float64(), nullable=False),
+        pa.field("flags", pa.list_(pa.string()), nullable=False),
+        pa.field("prompt_tokens", pa.int32()),
+        pa.field("completion_tokens", pa.int32()),
+        pa.field("reasoning_tokens", pa.int32()),
+        pa.field("cost_usd", pa.float64()),
+        pa.field("source", pa.string(), nullable=False),
+        pa.field("turn", pa.int32(), nullable=False),
+    ]
+)
+
+
+def to_columns(verdict: Verdict) -> dict[str, Any]:
+    """A good sample's row: `input_ids` as int32[T], everything else plain values."""
+    sample = verdict.sample
+    completion = sample.exchange.completion
+    usage = completion.usage
+    cost_usd = usage.cost_usd if usage else None
+    return {
+        "id": sample.prompt.id,
+        "dataset": sample.prompt.dataset,
+        "input_ids": np.asarray(sample.input_ids, dtype=np.int32),
+        "prompt_length": sample.prompt_length,
+        "text": sample.text,
+        "finish_reason": completion.finish_reason.value if completion.finish_reason else None,
+        "model": completion.model,
+        "provider": completion.provider,
+        "generation_id": completion.generation_id,
+        "request_sha256": sample.exchange.request_sha256,
+        "profile": verdict.profile,
+        "verdict": "repaired" if sample.repairs else "verbatim",
+        "repairs": [repair.value for repair in sample.repairs],
+        "evidence": verdict.evidence.value,
+        "hidden_drift": verdict.hidden_drift,
+        "flags": [],
+        "prompt_tokens": usage.prompt_tokens if usage else None,
+        "completion_tokens": usage.completion_tokens if usage else None,
+        "reasoning_tokens": usage.reasoning_tokens if usage else None,
+        "cost_usd": None if cost_usd is None else float(cost_usd),
+        "source": sample.prompt.source,
+        "turn": 0,  # one generation a prompt: its last turn
+    }

@@ -1,0 +1,60 @@
+"""One event loop thread and one client a process, shared by all its bundles."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+from transforms.openrouter.client import CallConfig, OpenRouterClient
+
+
+class ClientLoop:
+    """A client on its own thread; made once for each configuration of a process."""
+
+    _lock = threading.Lock()
+    _loops: dict[CallConfig, "ClientLoop"] = {}  # noqa: RUF012 - the process's registry
+
+    @classmethod
+    def get(cls, config: CallConfig) -> "ClientLoop":
+        """The loop of this configuration, started if need be.
+
+        Raises:
+            ConfigError: The key cannot be resolved, or the store cannot be opened.
+        """
+        with cls._lock:
+            found = cls._loops.get(config)
+            if found is None or not found.is_alive:
+                found = cls._loops[config] = cls(config)
+            return found
+
+    @classmethod
+    def close_all(cls) -> None:
+        """Closes every client of the process and ends its thread."""
+        with cls._lock:
+            for loop in cls._loops.values():
+                loop._close()  # noqa: SLF001 - its own class
+            cls._loops.clear()
+
+    def __init__(self, config: CallConfig) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="calls")
+        self._thread.start()
+        self.client = asyncio.run_coroutine_threadsafe(self._make(config), self._loop).result()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        """Runs the coroutine on the loop; the future may be cancelled from any thread."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)  # type: ignore[return-value]
+
+    @staticmethod
+    async def _make(config: CallConfig) -> OpenRouterClient:
+        return OpenRouterClient(config)
+
+    def _close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.client.close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

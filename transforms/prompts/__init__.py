@@ -1,0 +1,1 @@
+"""Prompt files as they are in the wild -> Prompt. No Beam."""

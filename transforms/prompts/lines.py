@@ -1,0 +1,37 @@
+"""A file's records: one line each, gzip found by content, every byte kept."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from transforms.failures import FailureKind, RecordError
+
+_GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+
+
+def read_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Line numbers from 1, and lines without their LF or CRLF; blank ones are passed over.
+
+    Records end at LF alone: U+2028, a form feed or a single CR inside a text is text.
+
+    Raises:
+        RecordError: `UNREADABLE_FILE`, an archive that is cut or does not match its checksum.
+    """
+    try:
+        for number, line in enumerate(_decompressed(file), start=1):
+            text = line.removeprefix(_BOM) if number == 1 else line
+            text = text.removesuffix(b"\n").removesuffix(b"\r")
+            if text.strip():
+                yield number, text
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise RecordError(FailureKind.UNREADABLE_FILE, f"damaged gzip: {error}") from error
+
+
+def _decompressed(file: BinaryIO) -> BinaryIO:
+    magic = file.read(2)
+    file.seek(0)
+    if magic != _GZIP:
+        return file
+    return _decompressed(gzip.GzipFile(fileobj=file))  # type: ignore[arg-type]
