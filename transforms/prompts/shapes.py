@@ -99,7 +99,7 @@ def _read_message(item: Any) -> Message:
     if not isinstance(item, dict):
         raise _invalid(f"a message is a JSON {type(item).__name__}, not an object")
     word = item.get("role", item.get("from"))
-    if word not in _ROLES:
+    if not isinstance(word, str) or word not in _ROLES:
         raise _invalid(f"role {word!r} is none of {', '.join(_ROLES)}")
     return Message(
         role=_ROLES[word],
