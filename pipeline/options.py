@@ -63,7 +63,6 @@ class RunConfig:
             "input": [[file.dataset, file.path] for file in self.files],
             "profile": self.profile.name,
             "profile_sha256": self.profile.sha256,
-            "base_url": self.call.base_url,
             "model": self.sampling.model,
             "max_tokens": self.sampling.max_tokens,
             "temperature": self.sampling.temperature,

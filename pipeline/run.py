@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import msgspec
 from apache_beam.options.pipeline_options import PipelineOptions
 from rich.console import Console
 from rich.table import Table
@@ -178,7 +179,7 @@ def _finish(
         "configuration": config.identity(),
         "command": ["python", "-m", "pipeline.main", "run", *argv],
         "code_version": metadata.version("eagle3-data-pipeline"),
-        "tokenizer_sha256": config.profile.tokenizer.sha256,
+        "profile": msgspec.to_builtins(config.profile),
         "run_id": config.run_id,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -198,8 +199,24 @@ def _say_stopped(spent: Spent) -> None:
 def _show(summary: dict[str, Any], config: RunConfig) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for name, value in summary.items():
-        text = ", ".join(f"{k} {v}" for k, v in value.items()) if isinstance(value, dict) else value
-        table.add_row(name, str(text) or "-")
-    console = Console(soft_wrap=True)
+        table.add_row(name, _cell(value))
+    console = Console(soft_wrap=True, highlight=False)
     console.print(table)
-    console.print(f"output  {config.output}\nstore   {config.call.store}", highlight=False)
+    console.print(f"output          {config.output}\nstore           {config.call.store}")
+
+
+def _cell(value: Any) -> str:
+    """A value for a person; a mapping as one line an entry."""
+    if isinstance(value, dict):
+        return "\n".join(f"{name}: {_cell_of(inner)}" for name, inner in value.items()) or "-"
+    return str(value)
+
+
+def _cell_of(value: Any) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name} {_number(inner)}" for name, inner in value.items())
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

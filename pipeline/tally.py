@@ -4,16 +4,15 @@ Metrics show the last attempt of a job only; files and the store show what there
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow.parquet as pq
 
-from transforms.encoding.tfrecord import count_records, decode_example, read_records
+from pipeline.samples import read_json_lines, read_samples
+from transforms.encoding.tfrecord import count_records
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
 from transforms.openrouter.store import SqliteStore
@@ -60,20 +59,20 @@ def count_output(folder: Path, formats: tuple[str, ...]) -> Tally:
         BrokenTallyError: Two formats hold different rows, or an id is there twice.
     """
     tally = Tally()
-    _count_samples(folder / "samples", formats, tally)
-    for row in _json_lines(folder / "rejections"):
+    _count_samples(folder, formats, tally)
+    for row in read_json_lines(folder / "rejections"):
         _count_rejection(row["rejection"], tally)
     return tally
 
 
 def count_read(folder: Path) -> int:
     """How many records the inputs held, as counted where they were read."""
-    return sum(row["records"] for row in _json_lines(folder / "counts"))
+    return sum(row["records"] for row in read_json_lines(folder / "counts"))
 
 
 def observed_rows(folder: Path) -> list[Any]:
     """What job 1 saw of each provider."""
-    return list(_json_lines(folder / "observed"))
+    return list(read_json_lines(folder / "observed"))
 
 
 def count_spent(store: SqliteStore, run_id: str) -> Spent:
@@ -92,7 +91,7 @@ def count_spent(store: SqliteStore, run_id: str) -> Spent:
 
 def _count_samples(folder: Path, formats: tuple[str, ...], tally: Tally) -> None:
     ids: set[str] = set()
-    for row in _sample_rows(folder, formats[0]):
+    for row in read_samples(folder, _COLUMNS):
         if row["id"] in ids:
             raise BrokenTallyError(f"sample {row['id']} was written twice")
         ids.add(row["id"])
@@ -101,19 +100,8 @@ def _count_samples(folder: Path, formats: tuple[str, ...], tally: Tally) -> None
     tally.good = len(ids)
     tally.answered += len(ids)
     for name in formats:
-        if (rows := _ROWS[name](folder)) != tally.good:
+        if (rows := _ROWS[name](folder / "samples")) != tally.good:
             raise BrokenTallyError(f"{rows} rows in {name}, {tally.good} in {formats[0]}")
-
-
-def _sample_rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
-    if name == "parquet":
-        for path in sorted(folder.glob("part-*.parquet")):
-            for batch in pq.ParquetFile(path).iter_batches(columns=_COLUMNS):
-                yield from batch.to_pylist()
-        return
-    for path in sorted(folder.glob("part-*.tfrecord")):
-        with path.open("rb") as file:
-            yield from map(decode_example, read_records(file))
 
 
 def _parquet_rows(folder: Path) -> int:
@@ -140,10 +128,3 @@ def _count_rejection(rejection: dict[str, Any], tally: Tally) -> None:
         tally.failed += 1
     if rejection["stage"] not in _BEFORE_ANSWER:
         tally.answered += 1
-
-
-def _json_lines(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(folder.glob("part-*.jsonl")):
-        with path.open("rb") as file:
-            for line in file:
-                yield msgspec.json.decode(line)

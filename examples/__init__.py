@@ -1,0 +1,1 @@
+"""Example prompts, and the demonstration that `make demo` runs."""
