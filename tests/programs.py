@@ -1,0 +1,101 @@
+"""Runs our own programs as a person would: processes, exit codes, HTTP on loopback."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parents[1]
+KEY = "sk-or-v1-6b1f-only-a-test-key"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running simulator."""
+
+    base_url: str
+
+    def ledger(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self._get("ledger"))
+        return found
+
+    def truth(self) -> dict[str, list[int]]:
+        """generation_id -> the ids of prompt and answer that were really sampled."""
+        rows = (json.loads(line) for line in self._get("truth").splitlines())
+        return {row["generation_id"]: row["prompt_ids"] + row["completion_ids"] for row in rows}
+
+    def _get(self, name: str) -> str:
+        root = self.base_url.removesuffix("/api/v1")
+        with urllib.request.urlopen(f"{root}/__sim/{name}") as reply:  # noqa: S310 - loopback
+            text: str = reply.read().decode()
+            return text
+
+
+@contextlib.contextmanager
+def serve_simulator(*arguments: str) -> Iterator[Server]:
+    command = [sys.executable, "-m", "simulator", "--port", "0", "--seed", "3", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        try:
+            yield Server(process.stdout.readline().strip())
+        finally:
+            process.kill()
+
+
+def command_of(folder: Path, base_url: str, *arguments: str) -> list[str]:
+    """The command line of a run over `FOLDER/prompts.jsonl` into `FOLDER/out`."""
+    flags = ["--input", f"{folder}/prompts.jsonl", "--output", f"{folder}/out"]
+    main = [sys.executable, "-m", "pipeline.main", "--runner", "DirectRunner"]
+    return [*main, *flags, "--base_url", base_url, *arguments]
+
+
+def run_pipeline(folder: Path, base_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command_of(folder, base_url, *arguments),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"OPENROUTER_API_KEY": KEY},
+        check=False,
+    )
+
+
+def write_prompts(folder: Path, rows: list[dict[str, Any]]) -> None:
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    (folder / "prompts.jsonl").write_text(lines, encoding="utf-8")
+
+
+def example_prompts(count: int) -> list[dict[str, Any]]:
+    lines = (ROOT / "examples" / "kimi.jsonl").read_text("utf-8").splitlines()
+    return [json.loads(line) for line in lines[:count]]
+
+
+def samples(output: Path) -> dict[str, dict[str, Any]]:
+    """Good rows by id, read by pyarrow."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted((output / "samples").glob("part-*.parquet")):
+        rows += pq.read_table(path).to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row for row in rows}
+
+
+def rejections(output: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for path in sorted((output / "rejections").glob("part-*.jsonl"))
+        for line in path.read_text("utf-8").split("\n")
+        if line
+    ]
+
+
+def summary(output: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((output / "summary.json").read_text("utf-8"))
+    return found
