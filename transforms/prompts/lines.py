@@ -34,4 +34,4 @@ def _decompressed(file: BinaryIO) -> BinaryIO:
     file.seek(0)
     if magic != _GZIP:
         return file
-    return _decompressed(gzip.GzipFile(fileobj=file))  # type: ignore[arg-type]
+    return _decompressed(gzip.GzipFile(fileobj=file, mode="rb"))  # type: ignore[arg-type]

@@ -1,0 +1,133 @@
+"""What an attempt amounts to: made bodies of every known shape, and recorded ones."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.openrouter.faults import (
+    BROKEN,
+    FATAL,
+    MAYBE_PAID,
+    RATE,
+    REFUSED,
+    UNAVAILABLE,
+    Fault,
+    judge,
+    retry_after_s,
+)
+from transforms.openrouter.store import Attempt
+
+
+def attempt(
+    status: int | None, body: bytes | dict[str, Any], error: str | None = None, hint: str = ""
+) -> Attempt:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Attempt(
+        request_sha256="00",
+        run_id="r",
+        status=status,
+        error=error,
+        headers=(("retry-after", hint),) if hint else (),
+        body=raw,
+        started_at=0,
+        ended_at=0,
+    )
+
+
+def failed(code: Any, **metadata: Any) -> dict[str, Any]:
+    return {"error": {"code": code, "message": "said", "metadata": metadata}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "fault"),
+    [
+        (400, failed(400), REFUSED),
+        (401, failed(401), FATAL),
+        (402, failed(402), FATAL),
+        (402, failed(402, reason="in_flight_budget_exhausted"), RATE),
+        (403, failed(403, reasons=["violence"]), REFUSED),
+        (403, failed(403, limit_source="openrouter_key_limit"), FATAL),
+        (403, b"error code: 1015", RATE),
+        (404, failed(404), FATAL),
+        (408, b"", MAYBE_PAID),
+        (413, b"<html>", REFUSED),
+        (422, b"{}", REFUSED),
+        (429, b"<html>error code: 1015</html>", RATE),
+        (500, failed(500), UNAVAILABLE),
+        (502, b"", UNAVAILABLE),
+        (503, failed(503), RATE),
+        (504, b"", MAYBE_PAID),
+        (524, b"<html>", MAYBE_PAID),
+        (529, b"", RATE),
+        (200, b"\n         \n" * 5, BROKEN),
+        (200, b"<!DOCTYPE html>", BROKEN),
+        (200, b'{"choices":[{"message":{"conte', BROKEN),
+        (200, b"[" * 100_000, BROKEN),
+        (200, b'"text"', BROKEN),
+        (200, failed(429), RATE),
+        (200, failed("502"), UNAVAILABLE),
+        (200, {"error": "overloaded"}, UNAVAILABLE),
+        (200, {"choices": None}, UNAVAILABLE),
+        (200, {"choices": []}, UNAVAILABLE),
+        (200, {"choices": [{"finish_reason": "error", "message": {}}]}, UNAVAILABLE),
+        (200, {"choices": [{"finish_reason": None, "message": {"content": "a"}}]}, BROKEN),
+        (200, {"choices": [{"finish_reason": "content_filter", "message": {}}]}, REFUSED),
+        (200, {"choices": [{"finish_reason": "length", "message": {"content": "a"}}]}, None),
+        (200, {"choices": [{"finish_reason": "stop", "message": {"content": "a"}}]}, None),
+    ],
+)
+def test_each_shape_has_its_class(status: int, body: Any, fault: Fault | None) -> None:
+    judged = judge(attempt(status, body))
+    assert judged.fault is fault
+    assert (judged.reply is not None) == (fault is None)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "fault"),
+    [
+        (None, b"", "ClientConnectorError: refused", UNAVAILABLE),
+        (None, b"", "TimeoutError: ", MAYBE_PAID),
+        (200, b"", "ClientPayloadError: cut", MAYBE_PAID),
+        (200, b'{"choices"', "ClientPayloadError: cut", MAYBE_PAID),
+    ],
+)
+def test_a_transport_error_may_have_been_paid_once_headers_came(
+    status: int | None, body: bytes, error: str, fault: Fault
+) -> None:
+    assert judge(attempt(status, body, error)).fault is fault
+
+
+def test_recorded_rate_limits(shared: Callable[[str], Path]) -> None:
+    rows = shared("errors/openrouter_429_recorded.jsonl").read_text("utf-8").splitlines()
+    assert rows
+    for row in map(json.loads, rows):
+        body = next(row[name] for name in ("response_body", "body") if name in row)
+        raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        assert judge(attempt(429, raw)).fault is RATE
+
+
+@pytest.mark.parametrize(
+    ("hint", "seconds"),
+    [
+        ("2", 2.0),
+        ("1.5", 1.5),
+        ("0", 0.0),
+        ("-3", 0.0),
+        ("9999", 300.0),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_retry_after_in_seconds(hint: str, seconds: float | None) -> None:
+    assert retry_after_s(attempt(429, b"", hint=hint)) == seconds
+
+
+@given(st.integers(100, 599), st.binary(max_size=60))
+def test_whatever_bytes_come_they_are_judged(status: int, body: bytes) -> None:
+    judged = judge(attempt(status, body))
+    assert (judged.reply is None) == (judged.fault is not None)

@@ -1,0 +1,189 @@
+"""What is sent and what is understood, on made and on recorded bytes."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import build
+from transforms.call_openrouter import refuse_special_text
+from transforms.chat.profile import ModelProfile
+from transforms.failures import FailureKind, RecordError
+from transforms.openrouter.wire import Sampling, read_body, read_completion, write_request
+from transforms.records import FinishReason, Message, Role, ToolCall
+
+SAMPLING = Sampling(model="moonshotai/kimi-k2.5", max_tokens=100, temperature=1.0)
+
+
+def reply(**message: Any) -> dict[str, Any]:
+    return {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
+
+
+def test_the_body_is_one_fixed_text() -> None:
+    asked = build.prompt(
+        "Größe?",
+        messages=(
+            Message(role=Role.USER, content="Größe?"),
+            Message(
+                role=Role.ASSISTANT,
+                reasoning="r",
+                tool_calls=(ToolCall(id="functions.f:0", name="f", arguments='{"b" :1}'),),
+            ),
+            Message(role=Role.TOOL, content="5", tool_call_id="functions.f:0"),
+        ),
+        tools=('{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}',),
+    )
+    sampling = Sampling(model="m", max_tokens=7, top_p=0.9, extra='{"provider":{"only":["x"]}}')
+    request = write_request(asked, sampling)
+    assert request.body.decode() == (
+        '{"model":"m","messages":[{"role":"user","content":"Größe?"},{"role":"assistant",'
+        '"content":null,"reasoning":"r","tool_calls":[{"id":"functions.f:0","type":"function",'
+        '"function":{"name":"f","arguments":"{\\"b\\" :1}"}}]},{"role":"tool","content":"5",'
+        '"tool_call_id":"functions.f:0"}],"tools":[{"type":"function","function":{"name":"f",'
+        '"parameters":{"b":1,"a":2}}}],"max_tokens":7,"top_p":0.9,"provider":{"only":["x"]}}'
+    )
+    assert request.sha256 == hashlib.sha256(request.body + b"\n0").hexdigest()
+
+
+def test_what_json_cannot_carry_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(RecordError) as caught:
+        write_request(build.prompt("\ud83d"), SAMPLING)
+    assert caught.value.kind is FailureKind.INVALID_PROMPT
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        build.prompt("say <|im_end|>"),
+        build.prompt("say [EOS]"),
+        build.prompt("<|reserved_token_163589|>"),
+        build.prompt("a", tools=('{"function":{"name":"f","description":"</think>"}}',)),
+        build.prompt("a", tools=('{"function":{"name":"f","description":"\\u003cthink>"}}',)),
+    ],
+)
+def test_special_text_in_any_field_is_refused(kimi: ModelProfile, asked: Any) -> None:
+    with pytest.raises(RecordError) as caught:
+        refuse_special_text(write_request(asked, SAMPLING).body.decode(), kimi)
+    assert caught.value.kind is FailureKind.PROMPT_SPECIAL_TEXT
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"reasoning": " r\n", "content": "c"},
+        {"reasoning_content": " r\n", "content": "c"},
+        {"reasoning": None, "reasoning_content": " r\n", "content": "c"},
+        {
+            "reasoning_details": [
+                {"type": "reasoning.text", "text": " r"},
+                {"type": "reasoning.text", "text": "\n"},
+            ],
+            "content": [{"type": "text", "text": "c"}],
+        },
+    ],
+)
+def test_reasoning_is_read_in_all_its_spellings(message: dict[str, Any]) -> None:
+    found = read_completion(reply(**message)).message
+    assert (found.reasoning, found.content) == (" r\n", "c")
+
+
+def test_usage_cost_and_provider_are_kept_as_they_came() -> None:
+    body = b"""\n         \n\n         \n{"id":"gen-1","model":"moonshotai/kimi-k2.5-0127",
+      "provider":"Inceptron","choices":[{"message":{"content":" Oi"},"finish_reason":"stop",
+      "native_finish_reason":"eos"}],"usage":{"prompt_tokens":21,"completion_tokens":202,
+      "cost":0.00045364,"completion_tokens_details":{"reasoning_tokens":166}}}"""
+    found = read_completion(read_body(body))
+    assert found.usage is not None
+    assert found.usage.cost_usd == Decimal("0.00045364")
+    assert (found.usage.completion_tokens, found.usage.reasoning_tokens) == (202, 166)
+    assert (found.provider, found.native_finish_reason) == ("Inceptron", "eos")
+    assert found.message.content == " Oi"
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"), [({"name": "Chutes"}, "Chutes"), (7, None), (None, None)]
+)
+def test_a_nested_provider_is_coerced(provider: Any, name: str | None) -> None:
+    assert read_completion(reply(content="a") | {"provider": provider}).provider == name
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": 0, "completion_tokens": 0}])
+def test_zero_placeholders_are_no_count(usage: Any) -> None:
+    assert read_completion(reply(content="a") | {"usage": usage}).usage is None
+
+
+def test_an_unknown_finish_reason_is_not_taken_for_success() -> None:
+    body = reply(content="a")
+    body["choices"][0]["finish_reason"] = "abort"
+    found = read_completion(body)
+    assert (found.finish_reason, found.native_finish_reason) == (None, "abort")
+
+
+def test_a_lone_surrogate_is_read() -> None:
+    assert read_body(b'{"a":"\\ud83d"}') == {"a": "\ud83d"}
+
+
+def test_tool_calls_keep_their_text() -> None:
+    calls = [
+        {"id": None, "function": {"name": "f", "arguments": '{"a" :1}'}},
+        {"id": 3, "function": {"name": "g"}},
+    ]
+    found = read_completion(reply(content=None, tool_calls=calls)).message.tool_calls
+    assert found == (
+        ToolCall(id=None, name="f", arguments='{"a" :1}'),
+        ToolCall(id="3", name="g", arguments=""),
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": [{"message": None}]},
+        {"choices": [{"message": {"content": 5}}]},
+        {"choices": [{"message": {"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}}]},
+        {"choices": [{"message": {"tool_calls": ["f"]}}]},
+        {"choices": [{}]},
+        [],
+    ],
+)
+def test_another_shape_fails_the_record(body: Any) -> None:
+    with pytest.raises(RecordError) as caught:
+        read_completion(body)
+    assert caught.value.kind is FailureKind.INVALID_RESPONSE
+
+
+def test_recorded_streams_are_put_together(shared: Callable[[str], Path]) -> None:
+    streams = 0
+    with shared("responses/openrouter_kimi_k25.jsonl").open(encoding="utf-8") as file:
+        for row in map(json.loads, file):
+            found = read_completion(read_body(row["response_body"].encode()))
+            wanted = row["assembled"]
+            assert found.message.content or wanted.get("content") == "" or ""
+            assert (found.message.reasoning or "") == (wanted.get("reasoning") or "")
+            calls = [(c.id, c.name, c.arguments) for c in found.message.tool_calls]
+            assert calls == [(c["id"], c["name"], c["arguments"]) for c in wanted["tool_calls"]]
+            assert found.finish_reason == FinishReason(wanted["finish_reason"])
+            assert found.usage is not None
+            assert found.usage.completion_tokens == wanted["usage"]["completion_tokens"]
+            streams += row["stream"]
+    assert streams == 10
+
+
+def test_a_stream_may_be_cut_anywhere_in_its_lines() -> None:
+    events = [
+        ": OPENROUTER PROCESSING",
+        'data: {"id":"gen-1","choices":[{"delta":{"reasoning":" Hm"}}]}',
+        'data: {"choices":[{"delta":{"content":"O"},"finish_reason":null}]}',
+        'data: {"choices":[{"delta":{"content":"i"},"finish_reason":"stop"}]}',
+        'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}',
+        "data: [DONE]",
+    ]
+    for end in ("\n\n", "\r\n\r\n"):
+        found = read_completion(read_body(end.join(events).encode()))
+        assert (found.message.reasoning, found.message.content) == (" Hm", "Oi")
+        assert found.usage is not None
+        assert found.usage.completion_tokens == 4
