@@ -56,6 +56,9 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 def _set_up_logging() -> None:
     # Beam warns of every output that is a tuple of collections; its errors come as exceptions.
     logging.basicConfig(level=logging.ERROR, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    # An interrupt passes through a DoFn: Beam logs it with its stack before it reaches `main`.
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(lambda record: "KeyboardInterrupt" not in record.getMessage())
     for name in ("pipeline", "transforms"):
         logging.getLogger(name).setLevel(logging.INFO)
 

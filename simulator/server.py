@@ -1,6 +1,7 @@
 """The HTTP side: completions on the API's path, ledger and truth on paths of their own."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import random
@@ -138,6 +139,18 @@ async def _send_slowly(
     response = web.StreamResponse(headers={"X-Generation-Id": identity, "Server": "cloudflare"})
     response.content_type = "application/json"
     response.enable_chunked_encoding()
+    with contextlib.suppress(ConnectionResetError):  # the client left; it is charged all the same
+        await _write_slowly(response, request, body, seconds, rng)
+    return response
+
+
+async def _write_slowly(
+    response: web.StreamResponse,
+    request: web.Request,
+    body: bytes,
+    seconds: float,
+    rng: random.Random,
+) -> None:
     await response.prepare(request)
     for _ in range(rng.choice((0, 1, 2, 6))):
         await response.write(wire.PADDING)
@@ -147,4 +160,3 @@ async def _send_slowly(
         await response.write(wire.PADDING)
     await response.write(body)
     await response.write_eof()
-    return response

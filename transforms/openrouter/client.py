@@ -128,18 +128,18 @@ class OpenRouterClient:
         raise AssertionError("tenacity returns or raises")
 
     async def _try(self, request: Request) -> Judged:
-        if self._stopped is not None:
-            raise RecordError(FailureKind.SERVICE_STOPPED, self._stopped)
         async with self._slots:
+            if self._stopped is not None:  # by an answer that came while this one waited
+                raise RecordError(FailureKind.SERVICE_STOPPED, self._stopped)
             with self._progress.in_flight():
                 attempt = await self._send(request)
                 await self._store.put(attempt)
-        judged = judge(attempt)
+            judged = judge(attempt)
+            if judged.fault is not None and judged.fault.fatal:
+                self._stopped = judged.detail
         self._progress.count(judged)
         if judged.fault is None:
             return judged
-        if judged.fault.fatal:
-            self._stopped = judged.detail
         raise _AskAgainError(judged, judged.fault, retry_after_s(attempt))
 
     async def _send(self, request: Request) -> Attempt:

@@ -1,0 +1,315 @@
+"""The whole program as a person runs it, judged by the simulator's truth and ledger."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tfrecord.reader import tfrecord_loader
+
+from tests.programs import (
+    KEY,
+    ROOT,
+    Server,
+    command_of,
+    example_prompts,
+    rejections,
+    run_pipeline,
+    samples,
+    serve_simulator,
+    summary,
+    write_prompts,
+)
+
+
+def assert_whole(folder: Path, prompts: int) -> dict[str, Any]:
+    """The conservation law on what is on disk; gives the summary."""
+    told = summary(folder / "out")
+    assert told["prompts"] == prompts == told["good"] + told["bad"] + told["failed"]
+    good = samples(folder / "out")
+    refused = rejections(folder / "out")
+    assert len(good) == told["good"]
+    assert len(refused) == told["bad"] + told["failed"]
+    assert Counter(row["rejection"]["code"] for row in refused) == told["codes"]
+    return told
+
+
+def test_good_rows_are_what_was_sampled_and_a_rerun_sends_nothing(
+    tmp_path: Path, simulator: Server
+) -> None:
+    rows = example_prompts(120)
+    write_prompts(tmp_path, [*rows, rows[0], {"question": "no shape"}])
+    first = run_pipeline(tmp_path, simulator.base_url)
+    assert first.returncode == 0, first.stderr
+    told = assert_whole(tmp_path, 122)
+    assert told["good"] == 120
+    assert told["codes"] == {"duplicate_id": 1, "invalid_prompt": 1}
+    assert told["evidence"] == {"B2": 120}
+    truth = simulator.truth()
+    good = samples(tmp_path / "out")
+    assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
+    assert {row["prompt_length"] == row["prompt_tokens"] for row in good.values()} == {True}
+    assert sum(row["finish_reason"] == "tool_calls" for row in good.values()) >= 20
+
+    records = [
+        record
+        for path in (tmp_path / "out" / "samples").glob("*.tfrecord")
+        for record in tfrecord_loader(str(path), None)
+    ]
+    by_id = {bytes(record["id"]).decode(): record for record in records}
+    assert set(by_id) == set(good)
+    assert all(list(by_id[i]["input_ids"]) == row["input_ids"] for i, row in good.items())
+
+    ledger = simulator.ledger()
+    assert ledger["charged_usd"] == pytest.approx(told["cost_usd"])
+    assert ledger["requests"] == told["requests_sent"]
+    second = run_pipeline(tmp_path, simulator.base_url)
+    assert second.returncode == 0, second.stderr
+    assert simulator.ledger() == ledger
+    assert samples(tmp_path / "out") == good
+    again = summary(tmp_path / "out")
+    assert (again["requests_sent"], again["answers_reused"], again["cost_usd"]) == (0, 120, 0)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "habits.json", "manifest.json", "rejections", "samples", "summary.json",
+    ]  # fmt: skip
+
+
+def test_rejections_can_be_run_again(tmp_path: Path, simulator: Server) -> None:
+    write_prompts(tmp_path, example_prompts(20))
+    cut = run_pipeline(tmp_path, simulator.base_url, "--max_tokens", "20")
+    assert cut.returncode == 3, cut.stderr
+    told = assert_whole(tmp_path, 20)
+    assert told["codes"] == {"LENGTH_TRUNCATED": told["bad"]}
+    again = tmp_path / "again"
+    again.mkdir()
+    refused = rejections(tmp_path / "out")
+    write_prompts(again, refused)
+    assert run_pipeline(again, simulator.base_url).returncode == 0
+    assert assert_whole(again, len(refused))["good"] == len(refused)
+
+
+def test_collect_and_build_may_run_apart(tmp_path: Path, simulator: Server) -> None:
+    write_prompts(tmp_path, example_prompts(10))
+    empty = run_pipeline(tmp_path, simulator.base_url, "--job", "build", "--max_bad_ratio", "1")
+    assert empty.returncode == 0, empty.stderr
+    assert assert_whole(tmp_path, 10)["codes"] == {"not_collected": 10}
+    assert run_pipeline(tmp_path, simulator.base_url, "--job", "collect").returncode == 0
+    sent = simulator.ledger()["requests"]
+    assert run_pipeline(tmp_path, simulator.base_url, "--job", "build").returncode == 0
+    assert assert_whole(tmp_path, 10)["good"] == 10
+    assert simulator.ledger()["requests"] == sent
+
+
+def test_the_key_is_found_nowhere(tmp_path: Path, simulator: Server) -> None:
+    write_prompts(tmp_path, example_prompts(10))
+    done = run_pipeline(tmp_path, simulator.base_url)
+    assert done.returncode == 0
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) >= 8
+    for path in files:
+        assert KEY.encode() not in path.read_bytes(), path
+    assert KEY not in done.stdout + done.stderr
+    code = (
+        "import pickle, sys; from pipeline.options import read_options;"
+        "print(KEY in pickle.dumps(read_options(sys.argv[1:])))"
+    ).replace("KEY", repr(KEY.encode()))
+    arguments = command_of(tmp_path, simulator.base_url)[3:]
+    found = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ | {"OPENROUTER_API_KEY": KEY},
+        capture_output=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert found.stdout.strip() == b"False"
+
+
+def slow_simulator(folder: Path) -> Any:
+    scenario = folder / "slow.yaml"
+    scenario.write_text("latency: {median_s: 0.4, sigma: 0.7}\n", "utf-8")
+    return serve_simulator("--scenario", str(scenario))
+
+
+def start_and_wait_for(folder: Path, server: Server, requests: int) -> subprocess.Popen[bytes]:
+    """A run that has asked at least so many prompts, and is in the middle of it."""
+    process = subprocess.Popen(
+        command_of(folder, server.base_url, "--max_in_flight", "16"),
+        cwd=ROOT,
+        env=os.environ | {"OPENROUTER_API_KEY": KEY},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    polled = threading.Event()
+    while server.ledger()["requests"] < requests:
+        assert process.poll() is None, "ended before it was in the middle"
+        polled.wait(0.02)
+    return process
+
+
+def test_kill_9_pays_twice_at_most_what_was_in_flight(tmp_path: Path) -> None:
+    write_prompts(tmp_path, example_prompts(150))
+    with slow_simulator(tmp_path) as server:
+        for requests in (30, 90):
+            process = start_and_wait_for(tmp_path, server, requests)
+            process.kill()
+            process.wait()
+        finished = run_pipeline(tmp_path, server.base_url, "--max_in_flight", "16")
+        assert finished.returncode == 0, finished.stderr
+        assert assert_whole(tmp_path, 150)["good"] == 150
+        truth = server.truth()
+        good = samples(tmp_path / "out")
+        assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
+        assert server.ledger()["duplicates"] <= 2 * 16
+        assert not list(tmp_path.glob("out.run-*"))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_so_and_goes_on(tmp_path: Path, sent: signal.Signals) -> None:
+    write_prompts(tmp_path, example_prompts(60))
+    with slow_simulator(tmp_path) as server:
+        process = start_and_wait_for(tmp_path, server, 25)
+        started = time.monotonic()
+        process.send_signal(sent)
+        _, said = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert b"goes on from the store" in said
+        assert b"Traceback" not in said
+        assert time.monotonic() - started < 20
+        assert not (tmp_path / "out").exists()
+        assert not list(tmp_path.glob("out.run-*"))
+        assert run_pipeline(tmp_path, server.base_url).returncode == 0
+        assert assert_whole(tmp_path, 60)["good"] == 60
+        assert server.ledger()["duplicates"] <= 16
+
+
+def test_a_fatal_answer_stops_the_run_with_its_reason(tmp_path: Path, simulator: Server) -> None:
+    write_prompts(tmp_path, example_prompts(50))
+    done = run_pipeline(tmp_path, simulator.base_url, "--api_key", "none", "--max_in_flight", "4")
+    assert done.returncode == 5
+    assert "No auth credentials found" in done.stderr
+    assert not (tmp_path / "out").exists()
+    assert simulator.ledger()["requests"] <= 4
+    assert run_pipeline(tmp_path, simulator.base_url).returncode == 0
+
+
+def test_another_configuration_is_refused_with_the_ways_out(
+    tmp_path: Path, simulator: Server
+) -> None:
+    write_prompts(tmp_path, example_prompts(3))
+    assert run_pipeline(tmp_path, simulator.base_url).returncode == 0
+    before = summary(tmp_path / "out")
+    other = run_pipeline(tmp_path, simulator.base_url, "--temperature", "0.5")
+    assert other.returncode == 2
+    assert "temperature was None, is 0.5" in other.stderr
+    assert "--overwrite" in other.stderr
+    assert summary(tmp_path / "out") == before
+    replaced = run_pipeline(tmp_path, simulator.base_url, "--temperature", "0.5", "--overwrite")
+    assert replaced.returncode == 0
+    (tmp_path / "out" / "manifest.json").unlink()
+    foreign = run_pipeline(tmp_path, simulator.base_url)
+    assert foreign.returncode == 2
+    assert "is no output of this program" in foreign.stderr
+
+
+@pytest.mark.parametrize(
+    ("prompts", "more", "said"),
+    [
+        ("", [], "not a single record"),
+        ("\n \n", [], "not a single record"),
+        ('{"prompt":"a"}', ["--max_inflight", "3"], "did you mean --max_in_flight"),
+        ('{"prompt":"a"}', ["--api_key", "env:NOT_SET"], "NOT_SET is not set"),
+        ('{"prompt":"a"}', ["--habits", "none.json"], "none.json"),
+        ('{"prompt":"a"}', ["--tokenizer", "/nowhere"], "does not exist"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_ends_with_2(
+    tmp_path: Path, simulator: Server, prompts: str, more: list[str], said: str
+) -> None:
+    (tmp_path / "prompts.jsonl").write_text(prompts, "utf-8")
+    done = run_pipeline(tmp_path, simulator.base_url, *more)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert simulator.ledger()["requests"] == 0
+
+
+def test_a_store_that_is_none_is_left_alone(tmp_path: Path, simulator: Server) -> None:
+    write_prompts(tmp_path, example_prompts(3))
+    (tmp_path / "out.store").mkdir()
+    connection = sqlite3.connect(tmp_path / "out.store" / "responses.sqlite")
+    connection.execute("create table mine(text)")
+    connection.close()
+    done = run_pipeline(tmp_path, simulator.base_url)
+    assert done.returncode == 2
+    assert "not a response store" in done.stderr
+
+
+def test_show_marks_the_special_tokens(tmp_path: Path, simulator: Server) -> None:
+    write_prompts(tmp_path, example_prompts(30))
+    assert run_pipeline(tmp_path, simulator.base_url).returncode == 0
+    good = samples(tmp_path / "out").values()
+    row = next(row for row in good if row["finish_reason"] == "tool_calls")
+    shown = show(tmp_path / "out", "--id", row["id"])
+    end = len(row["input_ids"]) - 1
+    assert f"<|im_end|>@{end}=163586" in shown.stdout
+    assert f"</think>@{row['input_ids'].index(163607, row['prompt_length'])}=163607" in shown.stdout
+    assert f"ids [{row['prompt_length']}, {len(row['input_ids'])})" in shown.stdout
+    assert "functions." in shown.stdout
+    unknown = show(tmp_path / "out", "--id", "nobody")
+    assert unknown.returncode == 2
+    assert "no row has the id nobody" in unknown.stderr
+
+
+def show(*arguments: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pipeline.main", "show", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+def test_recorded_answers_are_good_with_as_many_ids_or_rejected_with_a_reason(
+    tmp_path: Path, shared: Callable[[str], Path]
+) -> None:
+    """Verbatim hosts fit; every habit that changes the count is refused until it is learned."""
+    recorded = shared("responses/openrouter_kimi_k25.jsonl").read_text("utf-8").splitlines()
+    rows = [json.loads(line) for line in recorded]
+    by_host: dict[tuple[str, bool], list[dict[str, Any]]] = {}
+    for row in rows:
+        by_host.setdefault((row["provider"], row["stream"]), []).append(row)
+    found: Counter[tuple[str, str]] = Counter()
+    for number, ((provider, _), group) in enumerate(by_host.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "recorded.jsonl").write_text("\n".join(map(json.dumps, group)), "utf-8")
+        asked = [{"id": row["id"], **_asked(row["request"])} for row in group]
+        write_prompts(folder, asked)
+        with serve_simulator("--replay", str(folder / "recorded.jsonl")) as server:
+            done = run_pipeline(folder, server.base_url, "--max_bad_ratio", "1")
+        assert done.returncode == 0, done.stderr
+        assert_whole(folder, len(group))
+        counted = {row["id"]: row["token_check"] for row in group}
+        for identity, sample in samples(folder / "out").items():
+            sampled = len(sample["input_ids"]) - sample["prompt_length"]
+            assert sampled == counted[identity]["usage_completion_tokens"]
+            assert sample["generation_id"] == identity
+            found[provider, "good"] += 1
+        for row in rejections(folder / "out"):
+            found[provider, row["rejection"]["code"]] += 1
+    assert found == {
+        ("Chutes", "good"): 8,
+        ("AtlasCloud", "COUNT_MISMATCH"): 6,
+        ("AtlasCloud", "TOOL_ID_AMBIGUOUS"): 4,
+        ("Inceptron", "COUNT_MISMATCH"): 1,
+        ("ModelRun", "COUNT_MISMATCH"): 1,
+    }
+
+
+def _asked(request: dict[str, Any]) -> dict[str, Any]:
+    return {key: request[key] for key in ("messages", "tools") if key in request}
