@@ -33,7 +33,7 @@ def main() -> int:
     with _serve("examples.smollm2_server") as base_url:
         smollm2 = _run(
             "smollm2", base_url,
-            "--profile", "smollm2-135m-instruct", "--api_key", "none",
+            "--profile", "smollm2-135m-instruct", "--source", "openai", "--api_key", "none",
             "--max_tokens", "64", "--max_in_flight", "4", "--temperature", "1.0", "--seed", "7",
             "--extra_body", '{"return_tokens": true, "verbose": true}', "--max_bad_ratio", "1",
         )  # fmt: skip

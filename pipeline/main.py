@@ -4,6 +4,7 @@ It defines nothing that travels: what is defined in `__main__` comes back as ano
 """
 
 import importlib
+import io
 import logging
 import signal
 import sys
@@ -33,6 +34,9 @@ def main(argv: list[str]) -> int:
         return 0 if argv else CONFIG_ERROR
     name, arguments = (argv[0], argv[1:]) if argv[0] in COMMANDS else ("run", argv)
     _set_up_logging()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     signal.signal(signal.SIGTERM, _interrupt)
     command = importlib.import_module(f"pipeline.{name}")
     from transforms.failures import ConfigError  # noqa: PLC0415 - after the usage, which is fast

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,20 +24,35 @@ def claim(output: Path) -> Iterator[None]:
     """Holds the output against other runs, and removes what killed runs left beside it.
 
     Raises:
-        ConfigError: Another run is writing to it.
+        ConfigError: Another run is writing to it, or nothing can be written there.
     """
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with (output.parent / f".{output.name}.lock").open("w") as lock:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        lock = (output.parent / f".{output.name}.lock").open("w")
+    except OSError as error:
+        raise ConfigError(f"--output {output}: cannot be written: {error}") from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ConfigError(f"--output {output}: another run is writing to it") from error
-        for left in output.parent.glob(f"{output.name}.run-*"):
+        for left in _left_by_killed_runs(output):
             shutil.rmtree(left)
         yield
 
 
-def refuse_foreign(output: Path, identity: dict[str, Any]) -> None:
+def run_folder(output: Path, run_id: str) -> Path:
+    """Where a run makes its output, beside its place."""
+    return output.with_name(f"{output.name}.run-{run_id}")
+
+
+def _left_by_killed_runs(output: Path) -> list[Path]:
+    ours = re.compile(re.escape(output.name) + r"\.run-[0-9a-f]{12}")
+    beside = output.parent.iterdir()
+    return [path for path in beside if ours.fullmatch(path.name) and path.is_dir()]
+
+
+def refuse_foreign(output: Path, identity: dict[str, Any], *, overwrite: bool) -> None:
     """Refuses a folder that is no output, or one that was made with another configuration.
 
     Raises:
@@ -46,13 +62,13 @@ def refuse_foreign(output: Path, identity: dict[str, Any]) -> None:
         return
     try:
         made_with = msgspec.json.decode((output / MANIFEST).read_bytes())["configuration"]
+        names = sorted({*made_with, *identity})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(
             f"--output {output}: exists and is no output of this program; name another folder"
         ) from error
-    names = sorted({*made_with, *identity})
     changed = [name for name in names if made_with.get(name) != identity.get(name)]
-    if changed:
+    if changed and not overwrite:
         name = changed[0]
         raise ConfigError(
             f"--output {output}: was made with another configuration ({', '.join(changed)}; "

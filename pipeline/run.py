@@ -19,17 +19,19 @@ from rich.table import Table
 
 from pipeline import graph
 from pipeline.options import RunConfig, read_options
-from pipeline.output import MANIFEST, claim, publish, refuse_foreign, write_json
+from pipeline.output import MANIFEST, claim, publish, refuse_foreign, run_folder, write_json
 from pipeline.tally import (
     BrokenTallyError,
     Spent,
     Tally,
     count_output,
     count_read,
+    count_reused,
     count_spent,
     observed_rows,
 )
 from transforms.chat.habits import Habits, read_habits, write_habits
+from transforms.chat.render import load_renderer
 from transforms.chat.residuals import Residuals, Stratum
 from transforms.chat.tokens import load_tokenizer
 from transforms.failures import ConfigError
@@ -52,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
     output = Path(config.output)
     with claim(output):
         _check(config, output)
-        folder = output.with_name(f"{output.name}.run-{config.run_id}")
+        folder = run_folder(output, config.run_id)
         folder.mkdir()
         try:
             return _run_jobs(config, folder, output, argv)
@@ -66,13 +68,20 @@ def _check(config: RunConfig, output: Path) -> None:
     for name, path in (("output", config.output), ("store", config.call.store)):
         if "://" in path:
             raise ConfigError(f"--{name} {path}: only local folders are supported yet")
-    if config.job != "collect" and not config.overwrite:
-        refuse_foreign(output, config.identity())
+    store = Path(config.call.store)
+    if store.is_relative_to(output) or output.is_relative_to(store):
+        raise ConfigError(
+            f"--store {store}: publishing {output} would replace it; keep them apart "
+            f"(default {output}.store)"
+        )
+    if config.job != "collect":
+        refuse_foreign(output, config.identity(), overwrite=config.overwrite)
     if config.job != "build":
         resolve_key(config.call.api_key)
     if config.habits is not None:
         read_habits(Path(config.habits))
     load_tokenizer(config.profile)
+    load_renderer(config.profile)
     SqliteStore(config.call.store).close()
     if not any(True for file in config.files for _ in read_file(file)):
         raise ConfigError("--input: the files hold not a single record")
@@ -133,14 +142,17 @@ def _habits(config: RunConfig) -> Habits:
 def _summarise(
     prompts: int, tally: Tally, spent: Spent, habits: Habits, seconds: float
 ) -> dict[str, Any]:
-    drift = {stratum.provider: habits.hidden_drift(stratum) for stratum, _ in habits.strata}
+    drift: dict[str, float] = {}
+    for stratum, _ in habits.strata:
+        worst = max(drift.get(stratum.provider, 0.0), habits.hidden_drift(stratum))
+        drift[stratum.provider] = worst
     return {
         "prompts": prompts,
         "good": tally.good,
         "bad": tally.bad,
         "failed": tally.failed,
         "requests_sent": spent.requests,
-        "answers_reused": max(0, tally.answered - spent.answers),
+        "answers_reused": count_reused(tally, spent),
         "cost_usd": float(spent.cost_usd),
         "seconds": round(seconds, 3),
         "codes": dict(sorted(tally.codes.items())),
@@ -191,7 +203,7 @@ def _finish(
 def _say_stopped(spent: Spent) -> None:
     print(
         f"stopped: the service answered: {spent.fatal}\n"
-        f"{spent.answers} answers are kept; the same command goes on from them.",
+        f"{len(spent.answered)} answers are kept; the same command goes on from them.",
         file=sys.stderr,
     )
 

@@ -1,10 +1,10 @@
 """Reads a finished output back: samples of either format, rejections as they were written."""
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow.parquet as pq
 
 from transforms.encoding.tfrecord import decode_example, read_records
@@ -27,4 +27,4 @@ def read_json_lines(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.glob("part-*.jsonl")):
         with path.open("rb") as file:
             for line in file:
-                yield msgspec.json.decode(line)
+                yield json.loads(line)  # its lone surrogates stand for bytes that were not UTF-8

@@ -1,6 +1,7 @@
 """Sub-command `show`: one sample as text, special tokens marked with position and id."""
 
 import argparse
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,9 @@ def run(argv: Sequence[str]) -> int:
     parser.add_argument("--id", help="id of a sample or a rejection; default: the first sample")
     flags = parser.parse_args(argv)
     profile = _profile(flags.output)
-    row = _find(flags.output, flags.id)
-    _print(row, profile, Console(highlight=False, soft_wrap=True))
+    console = Console(highlight=False, soft_wrap=True)
+    for row in _find(flags.output, flags.id):
+        _print(row, profile, console)
     return 0
 
 
@@ -50,23 +52,26 @@ def _profile(output: Path) -> ModelProfile:
         raise ConfigError(f"{output}: not an output of this program: {error}") from error
 
 
-def _find(output: Path, wanted: str | None) -> dict[str, Any]:
-    for row in read_samples(output):
-        if wanted is None or row["id"] == wanted:
-            return row
-    for row in read_json_lines(output / "rejections"):
-        if row["id"] == wanted:
-            return row | row["rejection"]
-    raise ConfigError(f"{output}: no row has the id {wanted}" if wanted else f"{output}: no sample")
+def _find(output: Path, wanted: str | None) -> list[dict[str, Any]]:
+    """The first sample, or every row of an id: a duplicate has a sample and rejections."""
+    samples = read_samples(output)
+    if wanted is None:
+        found = list(itertools.islice(samples, 1))
+    else:
+        rejected = (row | row["rejection"] for row in read_json_lines(output / "rejections"))
+        found = [row for row in itertools.chain(samples, rejected) if row["id"] == wanted]
+    if not found:
+        raise ConfigError(f"{output}: " + ("no sample" if wanted is None else f"no row {wanted!r}"))
+    return found
 
 
 def _print(row: dict[str, Any], profile: ModelProfile, console: Console) -> None:
     for name, value in row.items():
         if name not in _LONG and value not in (None, []):
-            console.print(Text(f"{name:<18}{value}"))
+            console.print(Text(_readable(f"{name:<18}{value}")))
     ids: list[int] = row.get("input_ids") or []
     if not ids:
-        console.print(Text(row.get("raw") or str(row.get("messages"))))
+        console.print(Text(_readable(row.get("raw") or str(row.get("messages")))))
         return
     length = row["prompt_length"]
     tokenizer = load_tokenizer(profile)
@@ -96,8 +101,8 @@ def _marked(
 
 
 def _readable(text: str) -> str:
-    """A model's escape codes shown, not obeyed by the terminal."""
-    return text.replace("\x1b", "␛")
+    """Escape codes shown, not obeyed by the terminal; bytes that were not UTF-8 as escapes."""
+    return text.replace("\x1b", "␛").encode(errors="backslashreplace").decode()
 
 
 def _runs(ids: list[int], part: range, special: frozenset[int]) -> Iterator[range]:

@@ -16,9 +16,8 @@ from transforms.encoding.tfrecord import count_records
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
 from transforms.openrouter.store import SqliteStore
-from transforms.openrouter.wire import read_cost
 
-_COLUMNS = ["id", "provider", "evidence"]
+_COLUMNS = ["id", "provider", "evidence", "request_sha256"]
 _BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
 
 
@@ -28,22 +27,22 @@ class BrokenTallyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a run sent and paid, from the store."""
+    """What a run sent and paid, from the store; `answered` are the requests that got an answer."""
 
     requests: int = 0
-    answers: int = 0
+    answered: frozenset[str] = frozenset()
     cost_usd: Decimal = Decimal(0)
     fatal: str | None = None
 
 
 @dataclass(slots=True)
 class Tally:
-    """Rows on disk by what became of them."""
+    """Rows on disk by what became of them; `answered` is the request of each that has an answer."""
 
     good: int = 0
     bad: int = 0
     failed: int = 0
-    answered: int = 0
+    answered: list[str] = field(default_factory=list)
     codes: Counter[str] = field(default_factory=Counter)
     evidence: Counter[str] = field(default_factory=Counter)
     providers: dict[str, Counter[str]] = field(default_factory=dict)
@@ -77,16 +76,29 @@ def observed_rows(folder: Path) -> list[Any]:
 
 def count_spent(store: SqliteStore, run_id: str) -> Spent:
     """What a run's attempts came to; `fatal` is the last answer that stopped it."""
-    requests, answers, cost, fatal = 0, 0, Decimal(0), None
+    requests, cost, fatal = 0, Decimal(0), None
+    answered: set[str] = set()
     for attempt in store.attempts_of_run(run_id):
         requests += 1
         judged = judge(attempt)
+        cost += judged.cost_usd
         if judged.reply is not None:
-            answers += 1
-            cost += read_cost(judged.reply.get("usage")) or 0
+            answered.add(attempt.request_sha256)
         elif judged.fault is not None and judged.fault.fatal:
             fatal = judged.detail
-    return Spent(requests=requests, answers=answers, cost_usd=cost, fatal=fatal)
+    return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost, fatal=fatal)
+
+
+def count_reused(tally: Tally, spent: Spent) -> int:
+    """Rows whose answer this run did not pay for; one that it paid serves one row."""
+    new = set(spent.answered)
+    reused = 0
+    for request in tally.answered:
+        if request in new:
+            new.remove(request)
+        else:
+            reused += 1
+    return reused
 
 
 def _count_samples(folder: Path, formats: tuple[str, ...], tally: Tally) -> None:
@@ -95,10 +107,10 @@ def _count_samples(folder: Path, formats: tuple[str, ...], tally: Tally) -> None
         if row["id"] in ids:
             raise BrokenTallyError(f"sample {row['id']} was written twice")
         ids.add(row["id"])
+        tally.answered.append(row["request_sha256"])
         tally.evidence[row["evidence"]] += 1
         tally.of_provider(row["provider"])["good"] += 1
     tally.good = len(ids)
-    tally.answered += len(ids)
     for name in formats:
         if (rows := _ROWS[name](folder / "samples")) != tally.good:
             raise BrokenTallyError(f"{rows} rows in {name}, {tally.good} in {formats[0]}")
@@ -126,5 +138,5 @@ def _count_rejection(rejection: dict[str, Any], tally: Tally) -> None:
         tally.of_provider(rejection["provider"])["bad"] += 1
     else:
         tally.failed += 1
-    if rejection["stage"] not in _BEFORE_ANSWER:
-        tally.answered += 1
+    if rejection["stage"] not in _BEFORE_ANSWER and rejection["request_sha256"]:
+        tally.answered.append(rejection["request_sha256"])

@@ -25,12 +25,12 @@ def main(argv: list[str]) -> int:
     flags = parser.parse_args(argv)
     try:
         scenario = load_scenario(flags.scenario, flags.preset, flags.seed)
-    except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
+        replay = Replay(flags.replay) if flags.replay else None
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(_serve(Simulator(scenario, replay), flags.port))
+    except (ValueError, KeyError, TypeError, OSError, OverflowError) as error:
+        print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 2
-    replay = Replay(flags.replay) if flags.replay else None
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_serve(Simulator(scenario, replay), flags.port))
     return 0
 
 

@@ -100,11 +100,14 @@ def _call_tools(
     return calls
 
 
-def _value(schema: dict[str, Any], rng: random.Random) -> Any:
+def _value(schema: Any, rng: random.Random) -> Any:
     """Some value of a JSON schema."""
+    if not isinstance(schema, dict):
+        return rng.randrange(9)
     if schema.get("enum"):
         return rng.choice(schema["enum"])
     kind = schema.get("type", "string")
+    kind = kind[0] if isinstance(kind, list) and kind else kind
     if kind == "object":
         return {
             name: _value(inner, rng) for name, inner in (schema.get("properties") or {}).items()

@@ -63,8 +63,8 @@ def _message(generation: Generation, kimi: Kimi) -> dict[str, Any]:
         "content": content or (None if generation.calls else ""),
         "refusal": None,
     }
-    if thought := kimi.decode(generation.thought):
-        message["reasoning"] = thought
+    message["reasoning"] = thought = kimi.decode(generation.thought)
+    if thought:
         message["reasoning_details"] = [
             {"type": "reasoning.text", "text": thought, "format": "unknown", "index": 0}
         ]

@@ -33,12 +33,19 @@ def call(identity: str | None = "functions.get_weather:0", name: str = "get_weat
 
 def completion(
     content: str | None = None,
-    reasoning: str | None = None,
+    reasoning: str | None = "",
     calls: tuple[ToolCall, ...] = (),
     tokens: int = 1,
     **fields: Any,
 ) -> Completion:
-    message = Message(role=Role.ASSISTANT, content=content, reasoning=reasoning, tool_calls=calls)
+    others = fields.pop("other_reasoning", ())
+    message = Message(
+        role=Role.ASSISTANT,
+        content=content,
+        reasoning=reasoning,
+        other_reasoning=others,
+        tool_calls=calls,
+    )
     finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
     given: dict[str, Any] = {
         "message": message,
@@ -59,4 +66,9 @@ def usage(tokens: int) -> Usage:
 
 
 def exchange(answer: Completion, asked: Prompt | None = None) -> Exchange:
-    return Exchange(prompt=asked or prompt(), completion=answer, request_sha256="ab" * 32)
+    return Exchange(
+        prompt=asked or prompt(),
+        completion=answer,
+        max_tokens=1000,
+        request_sha256="ab" * 32,
+    )

@@ -24,7 +24,9 @@ from transforms.records import (
     Evidence,
     FinishReason,
     IssueCode,
+    Message,
     Repair,
+    Role,
     Sample,
     ToolCall,
     Verdict,
@@ -91,7 +93,7 @@ def _read_back(text: str, tokens: int) -> Completion:
         calls.append(
             ToolCall(id=identity, name=name, arguments=rest.partition("<|tool_call_end|>")[0])
         )
-    return build.completion(content or None, thought or None, tuple(calls), tokens=tokens)
+    return build.completion(content or None, thought, tuple(calls), tokens=tokens)
 
 
 def test_the_prompt_ends_in_the_prefill(kimi: ModelProfile) -> None:
@@ -141,6 +143,31 @@ def test_json_that_the_model_wrote_wrong_stays_as_it_is(kimi: ModelProfile) -> N
             IssueCode.FINISH_UNKNOWN,
         ),
         (build.completion("x", "y", native_finish_reason="length"), IssueCode.LENGTH_TRUNCATED),
+        (build.completion("x", "y", native_finish_reason="MAX_TOKENS"), IssueCode.LENGTH_TRUNCATED),
+        (build.completion("x", "y", tokens=1000), IssueCode.LENGTH_TRUNCATED),
+        (build.completion("x", "y", native_finish_reason="SAFETY"), IssueCode.FINISH_UNKNOWN),
+        (build.completion("x", "y", native_finish_reason="error"), IssueCode.FINISH_UNKNOWN),
+        (build.completion("x", None, tokens=3), IssueCode.REASONING_MISSING),
+        (build.completion("x", "[REDACTED]"), IssueCode.REASONING_ENCRYPTED),
+        (
+            build.completion("x", "y", other_reasoning=("[reasoning.encrypted]",)),
+            IssueCode.REASONING_ENCRYPTED,
+        ),
+        (build.completion("x", "y", other_reasoning=("z",)), IssueCode.REASONING_FIELDS_DISAGREE),
+        (build.completion("x", "y", tokens=4, provider=None), IssueCode.PROVIDER_UNKNOWN),
+        (
+            build.completion(None, "y", (build.call("functions.get_weather:1"),)),
+            IssueCode.TOOL_ID_INDEX_AMBIGUOUS,
+        ),
+        (
+            build.completion(None, "y", (build.call(), build.call())),
+            IssueCode.TOOL_ID_INDEX_AMBIGUOUS,
+        ),
+        (
+            build.completion(None, "y", (build.call("functions.get_weather:٠"),)),
+            IssueCode.TOOL_ID_AMBIGUOUS,
+        ),
+        (build.completion(None, "y", (build.call(arguments=""),)), IssueCode.TOOL_ARGS_LOST),
     ],
 )
 def test_each_fault_of_an_answer_has_its_code(
@@ -157,6 +184,21 @@ def test_errors_that_cancel_in_the_count_are_not_good(kimi: ModelProfile) -> Non
     )
     verdict = judge(bare, kimi)
     assert not verdict.is_good
+
+
+def test_an_index_counts_over_the_conversation(kimi: ModelProfile) -> None:
+    asked = build.prompt(
+        messages=(
+            Message(role=Role.USER, content="Weather in Paris and Rome?"),
+            Message(role=Role.ASSISTANT, tool_calls=(build.call(),)),
+            Message(role=Role.TOOL, content="5", tool_call_id="functions.get_weather:0"),
+        )
+    )
+    for index, code in ((0, IssueCode.TOOL_ID_INDEX_AMBIGUOUS), (1, None)):
+        call = build.call(f"functions.get_weather:{index}")
+        exchange = build.exchange(build.completion(None, "y", (call,), tokens=20), asked)
+        found = [issue.code for issue in reconstruct(exchange, kimi).issues]
+        assert found == ([code] if code else [])
 
 
 def test_truncated_answers_get_no_end_token(kimi: ModelProfile) -> None:
@@ -183,7 +225,7 @@ def test_a_model_without_markers_has_only_its_end_token(smollm2: ModelProfile) -
 
 def test_a_call_without_a_grammar_for_it_fails(smollm2: ModelProfile) -> None:
     with pytest.raises(RecordError) as caught:
-        reconstruct(build.exchange(build.completion(None, None, (build.call(),))), smollm2)
+        reconstruct(build.exchange(build.completion(None, "", (build.call(),))), smollm2)
     assert caught.value.kind is FailureKind.UNEXPECTED_TOOL_CALL
 
 

@@ -188,6 +188,14 @@ def test_neither_the_key_nor_the_account_is_stored(tmp_path: Path) -> None:
     assert b'"user_id": "redacted"' in stored
 
 
+def test_an_answer_is_kept_even_if_it_holds_a_short_key(tmp_path: Path) -> None:
+    reply = answer("the word is stop")
+    run = Run(tmp_path, reply)
+    (tmp_path / "key").write_text("stop", "utf-8")
+    run.ask()
+    assert run.stored()[0].body == reply.body
+
+
 def test_a_full_disk_stops_the_run_before_an_answer_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,5 +1,6 @@
 """Files are read back with other people's readers."""
 
+import dataclasses
 import io
 import json
 import struct
@@ -20,7 +21,7 @@ from transforms.encoding.parquet import ParquetRows
 from transforms.encoding.rejection import encode_rejection
 from transforms.encoding.tfrecord import TFRecordRows, decode_example, encode_example, read_records
 from transforms.failures import ConfigError, Failure, FailureKind, Stage
-from transforms.prompts.shapes import parse_record, read_prompt
+from transforms.prompts.shapes import original_line, parse_record, read_prompt
 from transforms.reconstruct import reconstruct
 from transforms.records import Evidence, Message, Role, Verdict
 from transforms.tokenize import tokenize
@@ -128,10 +129,29 @@ def test_an_unread_line_comes_back_as_itself() -> None:
         id="f", stage=Stage.READ, kind=FailureKind.INVALID_PROMPT, detail="d", source="a:1",
         raw='{"question": "é"}',
     )  # fmt: skip
-    assert parse_record(encode_rejection(failure)) == {"question": "é"}
+    line = encode_rejection(failure)
+    assert original_line(line) == '{"question": "é"}'.encode()
+    outer = dataclasses.replace(failure, raw=line.decode())
+    assert original_line(encode_rejection(outer)) == '{"question": "é"}'.encode()
 
 
-@given(st.text(alphabet=st.characters(), max_size=20))
+@given(st.binary(max_size=20))
+def test_bytes_that_are_no_text_come_back_as_they_were(data: bytes) -> None:
+    failure = Failure(
+        id="f", stage=Stage.READ, kind=FailureKind.MALFORMED_JSON, detail="d", source="a:1",
+        raw=data.decode(errors="surrogateescape"),
+    )  # fmt: skip
+    line = encode_rejection(failure)
+    assert line.count(b"\n") == 1
+    assert original_line(line) == original_line(data)
+
+
+def test_data_of_ones_own_with_such_names_is_no_rejection() -> None:
+    line = b'{"id":"real","prompt":"the question","raw":"{}","rejection":{}}'
+    assert original_line(line) == line
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20))
 def test_a_prompt_of_any_text_comes_back_as_it_was(text: str) -> None:
     asked = build.prompt(text="a" + text)
     failure = Failure(

@@ -220,6 +220,45 @@ def test_another_configuration_is_refused_with_the_ways_out(
     assert "is no output of this program" in foreign.stderr
 
 
+def test_nothing_of_others_is_replaced(tmp_path: Path, simulator: Server) -> None:
+    write_prompts(tmp_path, example_prompts(3))
+    for store in ("out", "out/store", "."):
+        inside = run_pipeline(tmp_path, simulator.base_url, "--store", str(tmp_path / store))
+        assert inside.returncode == 2
+        assert "keep them apart" in inside.stderr
+    thesis = tmp_path / "out" / "thesis.txt"
+    thesis.parent.mkdir()
+    thesis.write_text("years of work", "utf-8")
+    foreign = run_pipeline(tmp_path, simulator.base_url, "--overwrite")
+    assert foreign.returncode == 2
+    assert thesis.read_text("utf-8") == "years of work"
+    thesis.unlink()
+    other = tmp_path / "out.run-2"
+    other.mkdir()
+    left = tmp_path / "out.run-0123456789ab"
+    left.mkdir()
+    assert run_pipeline(tmp_path, simulator.base_url).returncode == 0
+    assert other.exists()
+    assert not left.exists()
+
+
+def test_an_answer_of_another_model_is_refused(tmp_path: Path) -> None:
+    write_prompts(tmp_path, example_prompts(1))
+    reply = {
+        "id": "gen-1", "model": "moonshotai/kimi-k3", "provider": "P",
+        "choices": [{"message": {"content": "a"}, "finish_reason": "stop"}],
+        "usage": {"completion_tokens": 3, "cost": 0.5},
+    }  # fmt: skip
+    recording = {"request": example_prompts(1)[0], "response_body": json.dumps(reply)}
+    (tmp_path / "r.jsonl").write_text(json.dumps(recording), "utf-8")
+    with serve_simulator("--replay", str(tmp_path / "r.jsonl")) as server:
+        done = run_pipeline(tmp_path, server.base_url)
+    assert done.returncode == 3
+    told = assert_whole(tmp_path, 1)
+    assert told["codes"] == {"wrong_model": 1}
+    assert told["cost_usd"] == 0.5
+
+
 @pytest.mark.parametrize(
     ("prompts", "more", "said"),
     [
@@ -266,7 +305,7 @@ def test_show_marks_the_special_tokens(tmp_path: Path, simulator: Server) -> Non
     assert "functions." in shown.stdout
     unknown = show(tmp_path / "out", "--id", "nobody")
     assert unknown.returncode == 2
-    assert "no row has the id nobody" in unknown.stderr
+    assert "no row 'nobody'" in unknown.stderr
 
 
 def show(*arguments: Any) -> subprocess.CompletedProcess[str]:

@@ -54,6 +54,21 @@ def test_direct_runner_means_this_machine(inputs: Path) -> None:
         (["--max_in_flight=0"], "must be 1 or more"),
         (["--max_bad_ratio=2"], "a share, from 0 to 1"),
         (["--profile=gpt"], "no such profile"),
+        (['--extra_body={"messages": []}'], "messages is set by the prompt or by a flag"),
+        (['--extra_body={"max_tokens": 3}'], "max_tokens is set"),
+        (['--extra_body={"tool_choice": "required"}'], "not what the model samples freely"),
+        (['--extra_body={"x": NaN}'], "not JSON"),
+        (['--extra_body={"x": "\\ud800"}'], "not JSON"),
+        (['--extra_body={"reasoning": {"enabled": false}}'], "with their thought"),
+        (['--extra_body={"reasoning": {"exclude": true}}'], "with their thought"),
+        (["--temperature=nan"], "a number from 0 to 2"),
+        (["--top_p=7"], "a number from 0 to 1"),
+        (["--base_url=foo"], "not an address"),
+        (["--base_url=ftp://x/y"], "not an address"),
+        (["--base_url=http://127.0.0.1:99999/v1"], "not an address"),
+        (["--runner=NoSuchRunner"], "NoSuchRunner"),
+        (["--input=."], "is a folder"),
+        (["--input=label="], "is empty"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(inputs: Path, more: list[str], said: str) -> None:
@@ -67,9 +82,15 @@ def test_an_input_that_matches_nothing_is_named(inputs: Path) -> None:
         read_options(flags(given="none*.jsonl"))
 
 
+def test_a_file_whose_name_looks_like_a_pattern_is_itself(inputs: Path) -> None:
+    for name in ("we[1]rd.jsonl", "a,b.jsonl"):
+        (inputs / name).write_text('{"prompt":"1"}\n', "utf-8")
+        assert [file.path for file in read_options(flags(given=name)).files] == [f"{inputs}/{name}"]
+
+
 def test_the_profile_gives_defaults_that_flags_override(inputs: Path) -> None:
     assert inputs
-    config = read_options(flags("--extra_body", '{"reasoning": {"enabled": false}, "top_k": 4}'))
-    assert config.sampling.extra == '{"reasoning": {"enabled": false}, "top_k": 4}'
+    config = read_options(flags("--extra_body", '{"reasoning": {"effort": "high"}, "top_k": 4}'))
+    assert config.sampling.extra == '{"reasoning": {"effort": "high"}, "top_k": 4}'
     assert config.sampling.model == "moonshotai/kimi-k2.5"
     assert read_options(flags()).sampling.extra == '{"reasoning": {"enabled": true}}'

@@ -33,6 +33,7 @@ def test_unnamed_special_ids_have_a_literal() -> None:
         ('"<think>" = 163606', '"<think>" = 963606', "outside the vocabulary"),
         ('revision = "4d01dfe0332d63057c186e0b262165819efb6611"', "", "pinned revision"),
         ("(?P<name>.+)", "(.+)", "no group 'name'"),
+        ("enabled = true", "since = 2026-01-01", "kimi.toml"),
         ("[answer]", "[answer", "kimi.toml"),
     ],
 )

@@ -1,5 +1,6 @@
 """What is sent and what is understood, on made and on recorded bytes."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable
@@ -8,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests import build
 from transforms.call_openrouter import refuse_special_text
 from transforms.chat.profile import ModelProfile
 from transforms.failures import FailureKind, RecordError
+from transforms.openrouter.faults import judge
+from transforms.openrouter.store import Attempt
 from transforms.openrouter.wire import Sampling, read_body, read_completion, write_request
-from transforms.records import FinishReason, Message, Role, ToolCall
+from transforms.records import FinishReason, Message, Role, ToolCall, Usage
 
 SAMPLING = Sampling(model="moonshotai/kimi-k2.5", max_tokens=100, temperature=1.0)
 
@@ -63,6 +68,7 @@ def test_what_json_cannot_carry_is_refused_before_it_is_sent() -> None:
         build.prompt("<|reserved_token_163589|>"),
         build.prompt("a", tools=('{"function":{"name":"f","description":"</think>"}}',)),
         build.prompt("a", tools=('{"function":{"name":"f","description":"\\u003cthink>"}}',)),
+        build.prompt("a", tools=('{"function":{"parameters":{"$ref":"#/$defs/think"}}}',)),
     ],
 )
 def test_special_text_in_any_field_is_refused(kimi: ModelProfile, asked: Any) -> None:
@@ -116,6 +122,63 @@ def test_zero_placeholders_are_no_count(usage: Any) -> None:
     assert read_completion(reply(content="a") | {"usage": usage}).usage is None
 
 
+def test_what_is_not_of_its_type_is_absent() -> None:
+    body = reply(content="a") | {"id": 5, "model": ["m"], "provider": "\ud83d"}
+    body["choices"][0]["native_finish_reason"] = {"a": 1}
+    costs: tuple[Any, ...] = ("", "$1", True, {}, float("nan"))
+    for cost in costs:
+        body["usage"] = {"completion_tokens": 4.0, "prompt_tokens": -1, "cost": cost,
+                         "completion_tokens_details": {"reasoning_tokens": 2.5}}  # fmt: skip
+        found = read_completion(body)
+        assert (found.generation_id, found.model, found.provider) == (None, None, "\ufffd")
+        assert found.native_finish_reason == "stop"
+        assert found.usage == Usage(
+            prompt_tokens=None, completion_tokens=4, reasoning_tokens=None, cost_usd=None
+        )
+    for tokens in (5.9, "5", True, 2**31, float("inf")):
+        body["usage"] = {"completion_tokens": tokens}
+        assert read_completion(body).usage is None
+
+
+def test_thoughts_that_differ_are_told() -> None:
+    found = read_completion(reply(reasoning="a", reasoning_content="b", content="c")).message
+    assert (found.reasoning, found.other_reasoning) == ("a", ("b",))
+    details = [{"type": "reasoning.encrypted", "data": "x"}]
+    found = read_completion(reply(reasoning="a", reasoning_details=details, content="c")).message
+    assert found.other_reasoning == ("[reasoning.encrypted]",)
+    found = read_completion(reply(reasoning="", reasoning_content="b", content="c")).message
+    assert (found.reasoning, found.other_reasoning) == ("b", ())
+    assert read_completion(reply(reasoning="", content="c")).message.reasoning == ""
+    assert read_completion(reply(content="c")).message.reasoning is None
+
+
+_SMALL = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["stop", "x"])
+_NAMES = st.sampled_from(
+    ["id", "choices", "message", "delta", "content", "reasoning", "reasoning_details", "type",
+     "text", "tool_calls", "function", "name", "arguments", "index", "usage", "error", "code",
+     "completion_tokens", "finish_reason", "native_finish_reason", "model", "provider", "cost"]
+)  # fmt: skip
+_ANY = st.recursive(
+    _SMALL,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=5),
+    max_leaves=15,
+)
+
+
+@given(_ANY, st.booleans())
+def test_any_json_is_an_answer_a_fault_or_a_failed_record(value: Any, streamed: bool) -> None:
+    text = json.dumps(value)
+    body = f"data: {text}\n\ndata: [DONE]\n" if streamed else text
+    attempt = Attempt(
+        request_sha256="00", run_id="r", status=200, error=None, headers=(), body=body.encode(),
+        started_at=0, ended_at=0,
+    )  # fmt: skip
+    judged = judge(attempt)
+    if judged.reply is not None:
+        with contextlib.suppress(RecordError):
+            assert read_completion(judged.reply).message.role is Role.ASSISTANT
+
+
 def test_an_unknown_finish_reason_is_not_taken_for_success() -> None:
     body = reply(content="a")
     body["choices"][0]["finish_reason"] = "abort"
@@ -146,6 +209,8 @@ def test_tool_calls_keep_their_text() -> None:
         {"choices": [{"message": {"content": 5}}]},
         {"choices": [{"message": {"tool_calls": [{"function": {"name": "f", "arguments": {}}}]}}]},
         {"choices": [{"message": {"tool_calls": ["f"]}}]},
+        {"choices": [{"message": {"tool_calls": [{"function": {"name": None}}]}}]},
+        {"choices": [{"message": {"content": [{"type": "thinking", "text": "a"}]}}]},
         {"choices": [{}]},
         [],
     ],

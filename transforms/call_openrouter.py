@@ -7,8 +7,9 @@ one at a time, or lose outputs in batch.
 
 import asyncio
 import queue
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import apache_beam as beam
@@ -22,7 +23,7 @@ from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.loop import ClientLoop
 from transforms.openrouter.wire import Request, Sampling, read_completion, write_request
 from transforms.outcome import FAILED, GOOD, Outcome
-from transforms.records import Exchange, Prompt
+from transforms.records import Completion, Exchange, Prompt
 
 
 class CallOpenRouter(beam.PTransform):
@@ -47,11 +48,26 @@ async def call_openrouter(
     try:
         request = write_request(prompt, sampling)
         refuse_special_text(request.body.decode(), profile)
-        reply = await client.answer(request)
-        completion = read_completion(reply)
+        completion = read_completion(await client.answer(request))
+        _refuse_other_model(completion, sampling)
+        if not sampling.source.names_provider:
+            completion = replace(completion, provider=completion.provider or client.host)
     except RecordError as error:
         return fail(prompt, Stage.CALL, error, request.sha256 if request else None)
-    return Exchange(prompt=prompt, completion=completion, request_sha256=request.sha256)
+    return Exchange(
+        prompt=prompt,
+        completion=completion,
+        max_tokens=sampling.max_tokens,
+        request_sha256=request.sha256,
+    )
+
+
+def _refuse_other_model(completion: Completion, sampling: Sampling) -> None:
+    """The answer must be the asked model's; its name may carry a date, as `MODEL-0127`."""
+    asked = sampling.model.partition(":")[0]
+    model = completion.model or ""
+    if sampling.source.names_model and model != asked and not model.startswith(f"{asked}-"):
+        raise RecordError(FailureKind.WRONG_MODEL, f"{asked} was asked, {model!r} answered")
 
 
 def refuse_special_text(body: str, profile: ModelProfile) -> None:
@@ -60,9 +76,14 @@ def refuse_special_text(body: str, profile: ModelProfile) -> None:
     Raises:
         RecordError: `PROMPT_SPECIAL_TEXT`.
     """
-    if found := special_literals(profile).search(body):
-        around = body[max(0, found.start() - 20) : found.end() + 20]
+    # A schema that is referred to is written `Array<NAME>` by templates with TypeScript tools.
+    referred = "".join(f"<{name}>" for name in _REFERENCE.findall(body))
+    if found := special_literals(profile).search(body + referred):
+        around = (body + referred)[max(0, found.start() - 20) : found.end() + 20]
         raise RecordError(FailureKind.PROMPT_SPECIAL_TEXT, f"{found[0]!r} in …{around}…")
+
+
+_REFERENCE = re.compile(r'"\$ref":"[^"]*/([^"/]+)"')
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ class FailureKind(StrEnum):
     """No whole answer within the deadline, to the last try; possibly paid for."""
     INVALID_RESPONSE = "invalid_response"
     """Answers that are no answers: cut, empty, not JSON, no choices; to the last try."""
+    WRONG_MODEL = "wrong_model"
+    """Another model answered than was asked."""
     REFUSED = "refused"
     """The service refuses this request for good (400, 403, 413, 422, content filter)."""
     SERVICE_STOPPED = "service_stopped"

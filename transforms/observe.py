@@ -35,7 +35,7 @@ class Observe(beam.PTransform):
 
 def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:
     """One answer's residual; nothing for an answer that says nothing about its provider."""
-    if is_truncated(exchange.completion):
+    if is_truncated(exchange):
         return ()
     try:
         sample = tokenize(reconstruct(exchange, profile), profile)

@@ -15,10 +15,13 @@ GOOD = "good"
 
 
 class Traced(Protocol):
-    """A record that knows the prompt it comes from."""
+    """A record that knows the prompt and the request it comes from."""
 
     @property
     def prompt(self) -> Prompt: ...
+
+    @property
+    def request_sha256(self) -> str: ...
 
 
 class Outcome(NamedTuple, Generic[T]):
@@ -59,4 +62,5 @@ class _MapOrFailFn(beam.DoFn):
         try:
             yield self._function(record, **self._values)
         except RecordError as error:
-            yield TaggedOutput(FAILED, fail(record.prompt, self._stage, error))
+            failure = fail(record.prompt, self._stage, error, record.request_sha256)
+            yield TaggedOutput(FAILED, failure)

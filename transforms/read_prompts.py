@@ -13,7 +13,7 @@ from apache_beam.pvalue import PBegin, PCollection, TaggedOutput
 from transforms.failures import Failure, FailureKind, RecordError, Stage, fail
 from transforms.outcome import FAILED, GOOD
 from transforms.prompts.lines import read_lines
-from transforms.prompts.shapes import parse_record, read_prompt
+from transforms.prompts.shapes import original_line, parse_record, read_prompt
 from transforms.records import Prompt, RecordCount
 
 COUNTS = "counts"
@@ -78,31 +78,30 @@ def _id_of(prompt: Prompt) -> str:
 
 def read_file(file: InputFile) -> Iterator[Prompt | Failure]:
     """Every record of a file, in order, as a prompt or a failure with its line."""
-    with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as handle:
-        lines = read_lines(handle)
-        while True:
-            try:
-                number, line = next(lines)
-            except StopIteration:
-                return
-            except RecordError as error:
-                yield _failure(error, file.path, None)
-                return
-            source = f"{file.path}:{number}"
-            try:
-                yield read_prompt(parse_record(line), source, file.dataset)
-            except RecordError as error:
-                yield _failure(error, source, line)
+    try:
+        with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as handle:
+            for number, line in read_lines(handle):
+                yield _read_line(original_line(line), f"{file.path}:{number}", file.dataset)
+    except RecordError as error:
+        yield _failure(error, file.path, None)
+
+
+def _read_line(line: bytes, source: str, dataset: str) -> Prompt | Failure:
+    try:
+        return read_prompt(parse_record(line), source, dataset)
+    except RecordError as error:
+        return _failure(error, source, line)
 
 
 def _failure(error: RecordError, source: str, line: bytes | None) -> Failure:
+    """`raw` keeps bytes that are not UTF-8 as lone surrogates, so that they can be had back."""
     return Failure(
         id=hashlib.sha256(source.encode() + b"\n" + (line or b"")).hexdigest(),
         stage=Stage.READ,
         kind=error.kind,
         detail=error.detail,
         source=source,
-        raw=None if line is None else line.decode(errors="backslashreplace"),
+        raw=None if line is None else line.decode(errors="surrogateescape"),
     )
 
 
@@ -135,9 +134,14 @@ class _ReadFn(beam.DoFn):
         return prompt if first == prompt.source else _duplicate(prompt, first)
 
 
+def _place(prompt: Prompt) -> tuple[str, int]:
+    path, _, line = prompt.source.rpartition(":")
+    return path, int(line)
+
+
 class _FirstOfGroupFn(beam.DoFn):
     def process(self, group: tuple[str, Iterable[Prompt]]) -> Iterator[Any]:
-        first, *others = sorted(group[1], key=lambda prompt: prompt.source)
+        first, *others = sorted(group[1], key=_place)
         yield first
         for prompt in others:
             yield TaggedOutput(FAILED, _duplicate(prompt, first.source))

@@ -28,7 +28,7 @@ def reconstruct(exchange: Exchange, profile: ModelProfile) -> Rendering:
     Raises:
         RecordError: `TEMPLATE_ERROR`, `UNEXPECTED_TOOL_CALL`.
     """
-    answer = write_answer(exchange.completion, profile)
+    answer = write_answer(exchange, profile)
     return Rendering(
         exchange=exchange,
         prompt_ids=render_prompt(exchange.prompt, profile),

@@ -35,11 +35,15 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message. `content` `None`: it has none (only tool calls); `""` is an empty answer."""
+    """One message. `content` `None`: it has none (only tool calls); `""` is an empty answer.
+
+    `other_reasoning`: thoughts that other fields of an answer give instead; they must not differ.
+    """
 
     role: Role
     content: str | None = None
     reasoning: str | None = None
+    other_reasoning: tuple[str, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
@@ -80,7 +84,7 @@ class RecordCount:
 class Usage:
     """Token counts of the serving model's tokenizer, as reported; cost in US dollars."""
 
-    prompt_tokens: int
+    prompt_tokens: int | None
     completion_tokens: int
     reasoning_tokens: int | None
     cost_usd: Decimal | None
@@ -101,9 +105,13 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What was asked and what came; the raw bytes are in the response store under the hash."""
+    """What was asked and what came; the raw bytes are in the response store under the hash.
+
+    `max_tokens` is the longest answer that was asked for.
+    """
 
     prompt: Prompt
+    max_tokens: int
     completion: Completion
     request_sha256: str
 
@@ -137,8 +145,20 @@ class IssueCode(StrEnum):
     """Content goes on after the tool section."""
     TOOL_ID_AMBIGUOUS = "TOOL_ID_AMBIGUOUS"
     """A call's id is not of the form that the model writes, or names another tool."""
+    REASONING_MISSING = "REASONING_MISSING"
+    """No thought came from a model that thinks; an empty one is one."""
+    REASONING_ENCRYPTED = "REASONING_ENCRYPTED"
+    """The thought is withheld: encrypted, a summary, or redacted."""
+    REASONING_FIELDS_DISAGREE = "REASONING_FIELDS_DISAGREE"
+    """Two fields of the answer give different thoughts."""
+    PROVIDER_UNKNOWN = "PROVIDER_UNKNOWN"
+    """The answer does not say who made it: no habit can be known."""
     MODE_MISMATCH = "MODE_MISMATCH"
     """A thought where the profile has none."""
+    TOOL_ID_INDEX_AMBIGUOUS = "TOOL_ID_INDEX_AMBIGUOUS"
+    """A call's index does not go on from the conversation's: a server may have counted anew."""
+    TOOL_ARGS_LOST = "TOOL_ARGS_LOST"
+    """A call without arguments, not even `{}`."""
     SPECIAL_TOKEN_MISPLACED = "SPECIAL_TOKEN_MISPLACED"  # noqa: S105
     """The special ids are not the ones of the grammar in its order."""
     PREFILL_MISSING = "PREFILL_MISSING"
@@ -199,6 +219,10 @@ class Rendering:
     def prompt(self) -> Prompt:
         return self.exchange.prompt
 
+    @property
+    def request_sha256(self) -> str:
+        return self.exchange.request_sha256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -222,6 +246,10 @@ class Sample:
     @property
     def prompt(self) -> Prompt:
         return self.exchange.prompt
+
+    @property
+    def request_sha256(self) -> str:
+        return self.exchange.request_sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,10 @@ def _downloaded(repository: str, file: str) -> Path:
     if not revision:
         raise ConfigError(f"tokenizer hf://{name}: pin a revision, as in hf://{name}@COMMIT")
     patterns = [file, "tokenizer*.json", "*.jinja", "special_tokens_map.json"]
-    return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
+    except (OSError, ValueError) as error:  # the library's own errors are both
+        raise ConfigError(f"tokenizer hf://{repository}: {error}") from error
 
 
 def _carried(spec: TokenizerSpec, carrier: Carrier) -> Path:

@@ -8,10 +8,12 @@ from transforms.chat.profile import AnswerGrammar, ModelProfile, ToolGrammar, al
 from transforms.failures import FailureKind, RecordError
 from transforms.records import (
     Completion,
+    Exchange,
     FinishReason,
     Issue,
     IssueCode,
     Message,
+    Prompt,
     Repair,
     Segment,
     ToolCall,
@@ -27,7 +29,7 @@ class Answer:
     issues: tuple[Issue, ...]
 
 
-def write_answer(completion: Completion, profile: ModelProfile) -> Answer:
+def write_answer(exchange: Exchange, profile: ModelProfile) -> Answer:
     """Puts thought, content and tool calls back between the model's markers, nothing changed.
 
     A truncated answer gets no end token, and no marker that it may not have reached.
@@ -36,9 +38,12 @@ def write_answer(completion: Completion, profile: ModelProfile) -> Answer:
         RecordError: `UNEXPECTED_TOOL_CALL`, calls from a model without a grammar for them.
     """
     grammar = profile.answer
+    completion = exchange.completion
     message = _without_surrogates(completion.message)
     content, calls, repairs, issues = _split_section(message, grammar.tools)
-    truncated = is_truncated(completion)
+    if grammar.tools is not None and not repairs:
+        issues += _call_issues(calls, grammar.tools, _calls_before(exchange.prompt))
+    truncated = is_truncated(exchange)
     thought = _thought(message, grammar, cut=truncated and not (message.content or calls))
     section = _section(calls, grammar.tools, cut=truncated)
     end = () if truncated else (Segment(grammar.end, is_special=True),)
@@ -46,20 +51,32 @@ def write_answer(completion: Completion, profile: ModelProfile) -> Answer:
     issues += (
         *_finish_issues(completion, truncated=truncated),
         *_shape_issues(message, grammar),
+        *_reasoning_issues(message, grammar),
+        *_provider_issues(completion),
         *_text_issues(segments, profile),
     )
     return Answer(segments, repairs, issues)
 
 
-def is_truncated(completion: Completion) -> bool:
-    """True where the API or the provider itself says that the length limit ended the answer."""
-    return completion.finish_reason is FinishReason.LENGTH or (
-        completion.native_finish_reason in _NATIVE_LENGTH
+def is_truncated(exchange: Exchange) -> bool:
+    """True where the API, the provider or the count says that the length limit ended the answer."""
+    completion = exchange.completion
+    usage = completion.usage
+    word = (completion.native_finish_reason or "").lower()
+    return (
+        completion.finish_reason is FinishReason.LENGTH
+        or "length" in word
+        or "max" in word
+        or "limit" in word
+        or (usage is not None and usage.completion_tokens >= exchange.max_tokens)
     )
 
 
-_NATIVE_LENGTH = frozenset({"length", "max_tokens", "max_output_tokens", "MAX_TOKENS"})
-"""The providers' own words, seen under a normalised `stop` (fidelity: finish_reason)."""
+_NATURAL = frozenset({
+    "stop", "tool_calls", "eos", "eos_token", "end_turn", "stop_sequence", "tool_use",
+    "function_call", "completed", "complete",
+})  # fmt: skip
+"""Providers' own words, in lower case, for an answer that ended by itself."""
 
 
 def _text(text: str | None) -> tuple[Segment, ...]:
@@ -98,8 +115,7 @@ def _split_section(
     """Content and calls; a section that stands as text in the content is read out of it."""
     content, calls = message.content, message.tool_calls
     if tools is None or not content or tools.section_begin not in content:
-        issues = () if tools is None else _id_issues(calls, tools)
-        return content, calls, (), issues
+        return content, calls, (), ()
     if calls:
         issue = Issue(
             IssueCode.SECTION_LAYOUT_AMBIGUOUS,
@@ -137,27 +153,62 @@ def _read_calls(body: str, tools: ToolGrammar) -> tuple[ToolCall, ...] | None:
     return tuple(calls) if calls and position == len(body) else None
 
 
-def _id_issues(calls: tuple[ToolCall, ...], tools: ToolGrammar) -> tuple[Issue, ...]:
+def _calls_before(prompt: Prompt) -> int:
+    return sum(len(message.tool_calls) for message in prompt.messages)
+
+
+def _call_issues(calls: tuple[ToolCall, ...], tools: ToolGrammar, before: int) -> tuple[Issue, ...]:
     """Ids that the model does not write: a count that fits with them fits by accident.
 
     Measured on 66 recorded Moonshot and 53 Novita answers: `NAME:N` for `functions.NAME:N` and an
-    end token that is not counted cancel out.
+    end token that is not counted cancel out. The model's index counts over the conversation; any
+    other digit costs the same one token, so the count is blind to a server that counts anew.
     """
     issues = []
-    for call in calls:
+    for index, call in enumerate(calls, start=before):
         found = re.fullmatch(tools.id_pattern, call.id or "")
         if found is None or found["name"] != call.name:
             detail = f"id {call.id!r} of a call of {call.name!r} is not as {tools.id_pattern}"
             issues.append(Issue(IssueCode.TOOL_ID_AMBIGUOUS, detail))
+        elif found["index"] != str(index):
+            detail = f"id {call.id!r}, but the conversation goes on with index {index}"
+            issues.append(Issue(IssueCode.TOOL_ID_INDEX_AMBIGUOUS, detail))
+        if not call.arguments:
+            issues.append(Issue(IssueCode.TOOL_ARGS_LOST, f"a call of {call.name!r} has none"))
     return tuple(issues)
 
 
 def _finish_issues(completion: Completion, *, truncated: bool) -> tuple[Issue, ...]:
     if truncated:
         return (Issue(IssueCode.LENGTH_TRUNCATED, "cut by max_tokens; no end token was sampled"),)
-    if completion.finish_reason not in {FinishReason.STOP, FinishReason.TOOL_CALLS}:
-        words = f"{completion.finish_reason} (provider: {completion.native_finish_reason})"
-        return (Issue(IssueCode.FINISH_UNKNOWN, f"finish_reason is {words}"),)
+    natural = completion.finish_reason in {FinishReason.STOP, FinishReason.TOOL_CALLS}
+    word = completion.native_finish_reason
+    if natural and (word is None or word.lower() in _NATURAL):
+        return ()
+    detail = f"finish_reason is {completion.finish_reason} (provider: {word})"
+    return (Issue(IssueCode.FINISH_UNKNOWN, detail),)
+
+
+def _provider_issues(completion: Completion) -> tuple[Issue, ...]:
+    if completion.provider:
+        return ()
+    return (Issue(IssueCode.PROVIDER_UNKNOWN, "the answer names no provider"),)
+
+
+_WITHHELD = re.compile(r"\[(?:REDACTED|reasoning\.(?:encrypted|summary))\]")
+
+
+def _reasoning_issues(message: Message, grammar: AnswerGrammar) -> tuple[Issue, ...]:
+    if grammar.thought_end is None:
+        return ()
+    if message.reasoning is None:
+        return (Issue(IssueCode.REASONING_MISSING, "no field gives a thought, not an empty one"),)
+    told = (message.reasoning, *message.other_reasoning)
+    if any(_WITHHELD.search(text) for text in told):
+        return (Issue(IssueCode.REASONING_ENCRYPTED, "the thought is withheld"),)
+    if message.other_reasoning:
+        detail = f"{len(told)} fields, {', '.join(repr(text[:20]) for text in told)}"
+        return (Issue(IssueCode.REASONING_FIELDS_DISAGREE, detail),)
     return ()
 
 
@@ -197,6 +248,7 @@ def _without_surrogates(message: Message) -> Message:
         role=message.role,
         content=_clean(message.content),
         reasoning=_clean(message.reasoning),
+        other_reasoning=message.other_reasoning,
         tool_calls=tuple(
             ToolCall(id=_clean(c.id), name=c.name, arguments=_clean(c.arguments) or "")
             for c in message.tool_calls

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -35,7 +36,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     answers: int
     fitting: int
     hidden_drift: float
-    residuals: dict[str, int]
+    residuals: dict[str, Annotated[int, msgspec.Meta(ge=1)]]
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):

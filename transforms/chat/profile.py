@@ -1,6 +1,7 @@
 """A model's profile: everything the pipeline knows of a model, as data, checked when loaded."""
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -89,7 +90,8 @@ class ToolGrammar(_Data, frozen=True):
     """`section_begin (call_begin id argument_begin arguments call_end)+ section_end`.
 
     Attributes:
-        id_pattern: Regular expression of a whole call id; its group `name` is the tool's name.
+        id_pattern: Regular expression of a whole call id; its group `name` is the tool's name,
+            `index` the number of calls before it in the conversation.
     """
 
     section_begin: str
@@ -141,8 +143,11 @@ class ModelProfile(_Data, frozen=True):
         outside = [n for n, i in self.special_tokens.items() if not 0 <= i < self._vocabulary]
         if outside:
             raise ValueError(f"ids of {outside} are outside the vocabulary of {self._vocabulary}")
-        if self.answer.tools and "name" not in re.compile(self.answer.tools.id_pattern).groupindex:
-            raise ValueError("answer.tools.id_pattern has no group 'name'")
+        if tools := self.answer.tools:
+            groups = re.compile(tools.id_pattern).groupindex
+            if missing := sorted({"name", "index"} - set(groups)):
+                raise ValueError(f"answer.tools.id_pattern has no group {missing[0]!r}")
+        json.dumps(self.request)  # sent as JSON: a date in the TOML is not
 
     def __hash__(self) -> int:
         return hash(self.name)  # its dicts have no hash; equality still compares everything
@@ -183,7 +188,7 @@ def load_profile(name: str, tokenizer_source: str | None = None) -> ModelProfile
     text = _read(name)
     try:
         profile = msgspec.toml.decode(text, type=ModelProfile)
-    except (msgspec.MsgspecError, ValueError, re.error) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError, re.error) as error:
         raise ConfigError(f"--profile {name}: {error}") from error
     if tokenizer_source is None:
         return profile

@@ -27,15 +27,21 @@ def render_prompt(prompt: Prompt, profile: ModelProfile) -> tuple[int, ...]:
     """
     tools = [json.loads(tool) for tool in prompt.tools] or None
     messages = [write_message(message, "reasoning_content") for message in prompt.messages]
+    renderer = load_renderer(profile)
     try:
-        ids = _renderer(profile).render_ids(messages, tools=tools, add_generation_prompt=True)
+        ids = renderer.render_ids(messages, tools=tools, add_generation_prompt=True)
     except (ValueError, TypeError, KeyError, AttributeError, jinja2.TemplateError) as error:
         raise RecordError(FailureKind.TEMPLATE_ERROR, f"{type(error).__name__}: {error}") from error
     return tuple(ids)
 
 
 @cache
-def _renderer(profile: ModelProfile) -> Renderer:
+def load_renderer(profile: ModelProfile) -> Renderer:
+    """The profile's renderer, one object a process.
+
+    Raises:
+        ConfigError: PyPI `renderers` has no such configuration.
+    """
     try:
         config = pydantic.TypeAdapter(RendererConfig).validate_python(profile.prompt.renderer)
     except pydantic.ValidationError as error:

@@ -59,12 +59,16 @@ class RankTokenizer:
         self._spec = spec
         self._special = dict(all_special_tokens(profile))
         self._in_prompts = set(profile.prompt.markers_in_text)
-        self._encoding = tiktoken.Encoding(
-            profile.name,
-            pat_str="|".join(spec.pattern),
-            mergeable_ranks=load_tiktoken_bpe(str(find_files(spec) / spec.file)),
-            special_tokens=self._special,
-        )
+        ranks = load_tiktoken_bpe(str(find_files(spec) / spec.file))
+        try:
+            self._encoding = tiktoken.Encoding(
+                profile.name,
+                pat_str="|".join(spec.pattern),
+                mergeable_ranks=ranks,
+                special_tokens=self._special,
+            )
+        except ValueError as error:
+            raise ConfigError(f"profile {profile.name}: pattern or ids: {error}") from error
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = []

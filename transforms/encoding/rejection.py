@@ -11,7 +11,7 @@ from transforms.records import Prompt, Verdict
 def encode_rejection(rejected: Failure | Verdict) -> bytes:
     """One line: the prompt as it was, or the `raw` line, and why it was rejected.
 
-    A lone surrogate of a raw line is written as its JSON escape, so that every line is ASCII-safe.
+    A line with a lone surrogate (a byte that was not UTF-8) is written in JSON's escapes.
     """
     row = _of_failure(rejected) if isinstance(rejected, Failure) else _of_verdict(rejected)
     return (json.dumps(row, ensure_ascii=not _is_utf8(row), separators=(",", ":")) + "\n").encode()

@@ -6,7 +6,9 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import tenacity
@@ -24,6 +26,7 @@ _KEPT_HEADERS = frozenset(
 _ACCOUNT = re.compile(rb'("user_id"\s*:\s*)"user_[^"]*"')
 """Error bodies name the account; it is not stored."""
 _CONNECT_S = 10.0
+_LONG_KEY = 20
 _SLOWEST_TOKENS_PER_S = 15.0
 
 
@@ -167,10 +170,15 @@ class OpenRouterClient:
             status=status,
             error=error,
             headers=headers,
-            body=self._without_secrets(bytes(body)),
+            body=self._without_secrets(bytes(body), status),
             started_at=started_at,
             ended_at=time.time(),
         )
+
+    @property
+    def host(self) -> str:
+        """The server's name: the provider of answers that name none."""
+        return urlsplit(self._config.base_url).hostname or ""
 
     @property
     def _url(self) -> str:
@@ -186,10 +194,15 @@ class OpenRouterClient:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
         )
 
-    def _without_secrets(self, body: bytes) -> bytes:
+    def _without_secrets(self, body: bytes, status: int | None) -> bytes:
+        """An error names the account and may echo the request; an answer stays as it came.
+
+        A short key may be a word of the answer; a long one is not there by chance.
+        """
         body = _ACCOUNT.sub(rb'\1"redacted"', body)
-        if self._key is not None:  # an error page may echo the request
-            body = body.replace(self._key.encode(), b"redacted")
+        key = (self._key or "").encode()
+        if key and (status != HTTPStatus.OK or len(key) >= _LONG_KEY):
+            body = body.replace(key, b"redacted")
         return body
 
 

@@ -9,18 +9,25 @@ def assemble_events(body: bytes) -> dict[str, Any]:
     """Joins the deltas of all chunks; comments (`: …`) and keep-alives are passed over.
 
     Raises:
-        ValueError: A chunk is not JSON, or the stream has no chunk at all.
+        ValueError: A chunk is not JSON or of another shape, or there is none at all.
     """
+    try:
+        return _assemble(_chunks(body))
+    except (AttributeError, TypeError, KeyError, IndexError) as error:
+        raise ValueError(f"a chunk of another shape: {error}") from error
+
+
+def _assemble(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+    if not chunks:
+        raise ValueError("a stream without a chunk")
     whole: dict[str, Any] = {}
     message: dict[str, Any] = {}
     choice: dict[str, Any] = {"message": message}
-    for chunk in _chunks(body):
+    for chunk in chunks:
         whole |= {k: v for k, v in chunk.items() if k != "choices" and v is not None}
         for part in chunk.get("choices") or ():
             _join(message, part.get("delta") or {})
             _keep(choice, part, ("finish_reason", "native_finish_reason", "error"))
-    if not whole:
-        raise ValueError("a stream without a chunk")
     if message:
         message["tool_calls"] = _in_order(message.get("tool_calls", {}))
         whole["choices"] = [choice]

@@ -3,14 +3,16 @@
 The classes are data; `judge` is one pure function from what came over the wire to a class.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from transforms.failures import FailureKind
 from transforms.openrouter.store import Attempt
-from transforms.openrouter.wire import read_body
+from transforms.openrouter.wire import read_body, read_cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +79,15 @@ _BY_REASON: tuple[tuple[int, bytes, Fault], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Either `reply`, the JSON of an answer, or `fault` with what was said."""
+    """Either `reply`, the JSON of an answer, or `fault` with what was said.
+
+    `cost_usd` is what the body says was paid, answer or not.
+    """
 
     reply: Any = None
     fault: Fault | None = None
     detail: str = ""
+    cost_usd: Decimal = Decimal(0)
 
 
 def judge(attempt: Attempt) -> Judged:
@@ -97,15 +103,16 @@ def judge(attempt: Attempt) -> Judged:
         reply = read_body(attempt.body)
     except (ValueError, RecursionError) as error:
         return Judged(fault=BROKEN, detail=f"not JSON ({error}): {_shown(attempt.body)}")
-    return _judge_reply(reply, attempt.body)
-
-
-def _judge_reply(reply: Any, body: bytes) -> Judged:  # noqa: PLR0911 - one line a shape
     if not isinstance(reply, dict):
-        return Judged(fault=BROKEN, detail=f"not an object: {_shown(body)}")
+        return Judged(fault=BROKEN, detail=f"not an object: {_shown(attempt.body)}")
+    cost_usd = read_cost(reply.get("usage")) or Decimal(0)
+    return replace(_judge_reply(reply, attempt.body), cost_usd=cost_usd)
+
+
+def _judge_reply(reply: dict[str, Any], body: bytes) -> Judged:
     if error := reply.get("error"):
         code = str(error.get("code")) if isinstance(error, dict) else ""
-        status = int(code) if code.isdecimal() else 500
+        status = int(code) if re.fullmatch("[45][0-9]{2}", code) else 500
         return Judged(fault=_fault_of(status, body), detail=f"error in a 200: {_shown(body)}")
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
@@ -131,7 +138,7 @@ def _fault_of(status: int, body: bytes) -> Fault:
 def _said(attempt: Attempt) -> str:
     try:
         message = msgspec.json.decode(attempt.body)["error"]["message"]
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (ValueError, RecursionError, KeyError, TypeError):
         message = _shown(attempt.body)
     return f"HTTP {attempt.status}: {message}"
 

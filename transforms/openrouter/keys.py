@@ -22,10 +22,12 @@ def resolve_key(reference: str) -> str | None:
         missing = f"the environment variable {where} is not set"
     elif kind == "file":
         path = Path(where)
-        key = path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        key = path.read_text("utf-8", "replace").strip() if path.is_file() else ""
         missing = f"the file {where} is missing or empty"
     else:
         raise ConfigError("--api_key takes env:NAME, file:PATH or none, never the key itself")
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError(f"--api_key {reference}: holds characters that no HTTP header can carry")
     if not key:
         raise ConfigError(f"--api_key: {missing}; a server that asks for none takes --api_key none")
     return key

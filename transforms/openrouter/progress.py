@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from transforms.openrouter.faults import Judged
-from transforms.openrouter.wire import read_cost
 
 _LOG = logging.getLogger(__name__)
 _EVERY_S = 10.0
@@ -36,7 +35,7 @@ class Progress:
             self._faults += 1
         else:
             self._answers += 1
-            self._cost_usd += read_cost(judged.reply.get("usage")) or 0
+        self._cost_usd += judged.cost_usd
         self._say()
 
     def _say(self) -> None:

@@ -79,7 +79,10 @@ class SqliteStore:
 
     def __init__(self, folder: str) -> None:
         self.path = Path(folder) / "responses.sqlite"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--store {folder}: cannot be written: {error}") from error
         self._local = threading.local()
         self._queue: queue.SimpleQueue[_Put | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None

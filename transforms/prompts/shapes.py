@@ -29,7 +29,7 @@ class Shape:
 
 
 def parse_record(line: bytes) -> dict[str, Any]:
-    """One line's JSON object; a rejection that holds a `raw` line is that line again.
+    """One line's JSON object.
 
     Raises:
         RecordError: `MALFORMED_JSON`, or `INVALID_PROMPT` for JSON that is no object.
@@ -41,9 +41,20 @@ def parse_record(line: bytes) -> dict[str, Any]:
     if not isinstance(record, dict):
         kind = type(record).__name__
         raise RecordError(FailureKind.INVALID_PROMPT, f"a JSON {kind}, not an object")
-    if isinstance(raw := record.get("raw"), str) and "rejection" in record:
-        return parse_record(raw.encode(errors="surrogatepass"))
     return record
+
+
+def original_line(line: bytes) -> bytes:
+    """The line that a rejection holds as `raw`, however often it was fed back; else itself."""
+    try:
+        record = parse_record(line)
+    except RecordError:
+        return line
+    has_prompt = any(shape.key in record for shape in SHAPES)
+    if has_prompt or not isinstance(record.get("rejection"), dict):
+        return line
+    raw = record.get("raw")
+    return original_line(raw.encode(errors="surrogateescape")) if isinstance(raw, str) else line
 
 
 def read_prompt(record: dict[str, Any], source: str, dataset: str) -> Prompt:
@@ -62,13 +73,23 @@ def read_prompt(record: dict[str, Any], source: str, dataset: str) -> Prompt:
     if not any(message.role is Role.USER and message.content for message in messages):
         raise _invalid("no user message with text")
     tools = _read_tools(record.get("tools"))
+    identity = _read_id(record, messages, tools)
+    _refuse_surrogates(identity, messages)
     return Prompt(
-        id=_read_id(record, messages, tools),
+        id=identity,
         messages=tuple(messages),
         tools=tools,
         source=source,
         dataset=dataset,
     )
+
+
+def _refuse_surrogates(identity: str, messages: list[Message]) -> None:
+    """What UTF-8 cannot carry can neither be sent nor written."""
+    try:
+        _dump([identity, [_canonical(message) for message in messages]]).encode()
+    except UnicodeEncodeError as error:
+        raise _invalid(f"holds a lone surrogate: {error.object[error.start]!r}") from error
 
 
 def _invalid(detail: str) -> RecordError:
@@ -105,7 +126,7 @@ def _read_message(item: Any) -> Message:
         role=_ROLES[word],
         content=_read_content(item.get("content", item.get("value"))),
         reasoning=_text_or_none(item, "reasoning", "reasoning_content"),
-        tool_calls=tuple(_read_call(call) for call in item.get("tool_calls") or ()),
+        tool_calls=_read_calls(item.get("tool_calls")),
         tool_call_id=_text_or_none(item, "tool_call_id"),
         name=_text_or_none(item, "name"),
     )
@@ -124,6 +145,12 @@ def _read_content(content: Any) -> str | None:
             raise _invalid(f"content has a part of type {kind!r}; only text can be asked")
         texts.append(part["text"])
     return "".join(texts)
+
+
+def _read_calls(calls: Any) -> tuple[ToolCall, ...]:
+    if not isinstance(calls, list | None):
+        raise _invalid(f"tool_calls are a JSON {type(calls).__name__}, not a list")
+    return tuple(_read_call(call) for call in calls or ())
 
 
 def _read_call(call: Any) -> ToolCall:
@@ -145,7 +172,7 @@ def _read_tools(tools: Any) -> tuple[str, ...]:
     if isinstance(tools, str):
         try:
             tools = json.loads(tools) if tools else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _invalid(f"tools are text but not JSON: {error}") from error
     if tools is None:
         return ()
@@ -167,10 +194,12 @@ def _text_or_none(item: dict[str, Any], *names: str) -> str | None:
 
 def _read_id(record: dict[str, Any], messages: list[Message], tools: tuple[str, ...]) -> str:
     given = record.get("id")
-    if isinstance(given, (str, int, float)) and not isinstance(given, bool) and given != "":
-        return str(given)
+    if isinstance(given, str) and given:
+        return given
+    if isinstance(given, bool | int | float) and given == given:  # noqa: PLR0124 - NaN is no id
+        return json.dumps(given)
     canonical = [[_canonical(message) for message in messages], list(tools)]
-    return hashlib.sha256(_dump(canonical).encode(errors="surrogatepass")).hexdigest()
+    return hashlib.sha256(_dump(canonical).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _canonical(message: Message) -> list[Any]:
@@ -180,4 +209,7 @@ def _canonical(message: Message) -> list[Any]:
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"cannot be written as JSON again: {error}") from error

@@ -1,0 +1,55 @@
+"""The files that `--input` names."""
+
+import os
+from pathlib import Path
+
+from apache_beam.io.filesystems import FileSystems
+
+from transforms.failures import ConfigError
+from transforms.read_prompts import InputFile
+
+
+def find_files(patterns: str) -> tuple[InputFile, ...]:
+    """Every file once, in order; the last label given to it counts."""
+    found: dict[str, str] = {}
+    whole = os.path.isfile(absolute(patterns))  # noqa: PTH113 - a name may hold a comma
+    for pattern in [patterns] if whole else patterns.split(","):
+        label, glob = _split_label(pattern.strip())
+        if glob:
+            matches = _match(glob)
+            found |= {path: label or _stem(path) for path in matches}
+    if not found:
+        raise ConfigError("--input is empty: name at least one file")
+    return tuple(InputFile(path, dataset) for path, dataset in found.items())
+
+
+def _split_label(pattern: str) -> tuple[str, str]:
+    label, given, glob = pattern.partition("=")
+    return (label, glob) if given and "/" not in label else ("", pattern)
+
+
+def _match(glob: str) -> list[str]:
+    """The files of a glob; a file whose name has brackets in it is itself first."""
+    path = absolute(glob)
+    if os.path.isdir(path):  # noqa: PTH112 - a path may be of another file system
+        raise ConfigError(f"--input {glob}: is a folder; name its files, as in {glob}/*.jsonl")
+    if os.path.isfile(path):  # noqa: PTH113
+        matches = [path]
+    else:
+        matches = sorted(meta.path for meta in FileSystems.match([path])[0].metadata_list)
+    if not matches:
+        raise ConfigError(f"--input {glob}: no such file ({path})")
+    for match in matches:
+        if not match.isprintable():
+            raise ConfigError(f"--input {match!r}: rename it; rows cannot name such a file")
+    return matches
+
+
+def _stem(path: str) -> str:
+    name = path.rsplit("/", 1)[-1]
+    return name.split(".", 1)[0] or name
+
+
+def absolute(path: str) -> str:
+    """The path as it means the same on every worker; `scheme://` is left alone."""
+    return path if "://" in path else os.path.abspath(Path(path).expanduser())  # noqa: PTH100
