@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from transforms.failures import FailureKind, RecordError
 from transforms.openrouter.budget import Budget
-from transforms.openrouter.faults import LIMITED, RATE, UNAVAILABLE, Judged
+from transforms.openrouter.faults import BLOCKED, RATE, UNAVAILABLE, Judged
 from transforms.openrouter.gate import Gate
 from transforms.openrouter.limiter import Limiter
 from transforms.openrouter.pace import Pace
@@ -114,31 +114,36 @@ def test_a_waiter_that_is_cancelled_gives_its_place_on() -> None:
     run(scene())
 
 
-@pytest.mark.parametrize(("fault", "pauses"), [(LIMITED, True), (RATE, False)])
-def test_the_platform_pauses_everybody_a_host_only_the_prompt(fault: Any, pauses: bool) -> None:
+@pytest.mark.parametrize(("fault", "pauses"), [(BLOCKED, True), (RATE, False)])
+def test_a_block_pauses_everybody_a_refusal_only_the_prompt(fault: Any, pauses: bool) -> None:
     clock = Clock()
     tested = gate(clock)
 
     async def scene() -> None:
         held = await tested.enter()
-        tested.leave(held, Judged(fault=fault, detail="d"), hint_s=7.0)
-        assert (tested.limiter._paused_until == clock.now + 7) == pauses
+        tested.leave(held, Judged(fault=fault, detail="d"), hint_s=77.0)
+        assert (tested.limiter._paused_until == clock.now + 77) == pauses
         assert tested.limiter.limit == pytest.approx(32 * 0.7)
 
     run(scene())
 
 
-def test_the_cap_holds_back_what_might_break_it() -> None:
+def test_the_cap_waits_for_what_is_on_its_way_and_then_stops() -> None:
     tested = gate(Clock(), cap="3.5", longest="1")
 
     async def scene() -> None:
         held = [await tested.enter() for _ in range(3)]
+        fourth = asyncio.ensure_future(tested.enter())
+        await asyncio.sleep(0)
+        assert not fourth.done()
+        tested.leave(held[0], answered("0.25"), None)
+        held[0] = await fourth  # 2 on their way, 0.25 spent, 1 more may cost: 3.25
+        for item in held:
+            tested.leave(item, answered("0.9"), None)
         with pytest.raises(RecordError) as caught:
             await tested.enter()
         assert caught.value.kind is FailureKind.SPEND_CAP
-        for item in held:
-            tested.leave(item, answered("0.25"), None)
-        assert tested.budget.spent_usd == Decimal("0.75")
+        assert "$2.9500 spent" in caught.value.detail
         assert tested.budget.reserved_usd == 0
 
     run(scene())

@@ -25,6 +25,10 @@ from transforms.openrouter.wire import Request, Sampling, read_completion, write
 from transforms.outcome import FAILED, GOOD, Outcome
 from transforms.records import Completion, Exchange, Prompt
 
+_WAITING_EACH = 16
+"""Prompts that are under way for each that may be sent: those that wait to be tried again hold no
+place, and must not hold up the others."""
+
 
 class CallOpenRouter(beam.PTransform):
     """Asks the model each prompt, or looks its answer up; see `call_openrouter`."""
@@ -68,10 +72,12 @@ def _refuse_other_model(
     """The answer must be the asked model's; its name may carry a date, as `MODEL-0127`."""
     asked = sampling.model.partition(":")[0]
     model = completion.model or ""
-    if sampling.source.names_model and model != asked and not model.startswith(f"{asked}-"):
-        detail = f"{asked} was asked, {model!r} answered"
-        client.see_wrong_model(detail)
-        raise RecordError(FailureKind.WRONG_MODEL, detail)
+    is_asked = model == asked or model.startswith(f"{asked}-")
+    wrong = None if is_asked else f"{asked} was asked, {model!r} answered"
+    if sampling.source.names_model:
+        client.see_model(wrong)
+        if wrong is not None:
+            raise RecordError(FailureKind.WRONG_MODEL, wrong)
 
 
 def refuse_special_text(body: str, profile: ModelProfile) -> None:
@@ -122,7 +128,7 @@ class _CallFn(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,
         pane: Any = beam.DoFn.PaneInfoParam,
     ) -> Iterator[Any]:
-        while self._pending >= self._call.max_in_flight or not self._done.empty():
+        while self._pending >= self._call.max_in_flight * _WAITING_EACH or not self._done.empty():
             yield self._take()
         task = self._loop.start(self._run(prompt, timestamp, window, pane))
         self._running.add(task)

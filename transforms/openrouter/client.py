@@ -93,9 +93,9 @@ class OpenRouterClient:
         kind = judged.fault.kind if judged.fault else FailureKind.NOT_COLLECTED
         raise RecordError(kind, judged.detail or "no answer in the store; run --job collect")
 
-    def see_wrong_model(self, detail: str) -> None:
-        """An answer of another model than was asked came."""
-        self._gate.see_wrong_model(detail)
+    def see_model(self, wrong: str | None) -> None:
+        """An answer came, `wrong` if it is of another model than was asked."""
+        self._gate.see_model(wrong)
 
     def stop(self, kind: FailureKind, detail: str) -> None:
         """Nothing more is sent; what is on its way has two minutes."""

@@ -51,8 +51,6 @@ RATE = Fault(
     name="rate", kind=FailureKind.RATE_LIMITED, attempts=None, patience_s=1800, base_s=2,
     cap_s=120, slows=True,
 )  # fmt: skip
-LIMITED = replace(RATE, name="limited", pause_s=0.0)
-"""By the platform, for all of the account's requests; RATE is one host's."""
 BLOCKED = Fault(
     name="blocked", kind=FailureKind.RATE_LIMITED, attempts=5, base_s=60, cap_s=600, slows=True,
     pause_s=60,
@@ -77,7 +75,6 @@ FATAL = Fault(name="fatal", kind=FailureKind.SERVICE_STOPPED, attempts=1, fatal=
 
 CLASSES = (
     RATE,
-    LIMITED,
     BLOCKED,
     UNAVAILABLE,
     UNREACHED,
@@ -100,6 +97,7 @@ _BY_STATUS: dict[int, Fault] = {
     413: REFUSED,
     422: REFUSED,
     425: UNAVAILABLE,
+    429: RATE,
     503: RATE,
     504: MAYBE_PAID,
     524: MAYBE_PAID,
@@ -109,9 +107,7 @@ _BY_STATUS: dict[int, Fault] = {
 
 _BY_TEXT: tuple[tuple[frozenset[int], re.Pattern[bytes], Fault], ...] = (
     (frozenset({403, 429, 503}), re.compile(rb"error code: 1015|^\s*<"), BLOCKED),
-    (frozenset({402}), re.compile(rb"in_flight"), LIMITED),
-    (frozenset({429}), re.compile(rb"provider_name|upstream|capacity_exhausted"), RATE),
-    (frozenset({429}), re.compile(b""), LIMITED),
+    (frozenset({402}), re.compile(rb"in_flight"), RATE),
     (frozenset({403}), re.compile(rb"key_limit|[Kk]ey limit|_budget"), FATAL),
     (frozenset({404}), re.compile(rb"endpoints found that support"), REFUSED),
     (frozenset(range(400, 600)), re.compile(rb'"retryable"\s*:\s*true'), RATE),

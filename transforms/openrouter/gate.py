@@ -18,7 +18,7 @@ _DEAD_AFTER_S = 30.0
 (Hosts that were torn down answered 500 on every call while the catalogue still listed them.)"""
 _UNREACHED_AFTER = 20
 """The same for connections that were never made."""
-_WRONG_MODEL_AFTER = 3
+_WRONG_MODEL_AFTER = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Gate:
     clock: Callable[[], float] = time.monotonic
     stop: Stop | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _faults_in_a_row: int = 0
     _unreached_in_a_row: int = 0
     _answered_at: float = 0.0
@@ -63,20 +64,22 @@ class Gate:
         """
         if self.pace is not None and self.stop is None:
             await self.rest(self.pace.reserve_s())
-        self._refuse_after_stop()
-        admission = await self.limiter.admit()
-        try:
+        while True:
             self._refuse_after_stop()
-            return Pass(admission, self._reserve())
-        except RecordError:
+            admission = await self.limiter.admit()
+            reservation = None if self.stop else self.budget.reserve()
+            if reservation is not None:
+                return Pass(admission, reservation)
             self.limiter.release()
-            raise
+            await self._wait_for_money()
 
     def leave(self, held: Pass, judged: Judged, hint_s: float | None) -> None:
         """Gives the place back, and books what came."""
         fault = judged.fault
         maybe_paid = fault is not None and fault.maybe_paid
         self.budget.settle(held.reservation, judged.cost_usd, maybe_paid=maybe_paid)
+        self._settled.set()
+        self._settled = asyncio.Event()
         if fault is None:
             self.limiter.succeed(held.admission)
             self._faults_in_a_row = self._unreached_in_a_row = 0
@@ -89,13 +92,14 @@ class Gate:
         """Nothing more is sent; the first reason stands."""
         self.stop = self.stop or Stop(kind, detail)
         self.stopping.set()
+        self._settled.set()
         self.limiter.open()
 
-    def see_wrong_model(self, detail: str) -> None:
-        """An answer of another model: a redirect of the whole run, if it comes again."""
-        self._wrong_models += 1
-        if self._wrong_models >= _WRONG_MODEL_AFTER:
-            self.close(FailureKind.SERVICE_STOPPED, detail)
+    def see_model(self, wrong: str | None) -> None:
+        """Which model an answer was of: `wrong` says so; several in a row are a redirect."""
+        self._wrong_models = self._wrong_models + 1 if wrong else 0
+        if wrong and self._wrong_models >= _WRONG_MODEL_AFTER:
+            self.close(FailureKind.SERVICE_STOPPED, wrong)
 
     async def rest(self, seconds: float) -> None:
         """Waits, but not beyond a stop."""
@@ -111,13 +115,16 @@ class Gate:
         if self.stop is not None:
             raise RecordError(self.stop.kind, self.stop.detail)
 
-    def _reserve(self) -> Decimal:
-        reservation = self.budget.reserve()
-        if reservation is None:
-            detail = f"--max_cost_usd {self.budget.cap_usd}: ${self.budget.spent_usd:.4f} spent"
+    async def _wait_for_money(self) -> None:
+        """Until something that is on its way is settled; if nothing is, the cap is reached."""
+        if self.stop is None and self.budget.reserved_usd > 0:
+            await self._settled.wait()
+        elif self.stop is None:
+            spent = f"${self.budget.spent_usd:.4f} spent, one more may cost "
+            detail = (
+                f"--max_cost_usd {self.budget.cap_usd}: {spent}${self.budget.estimate_usd():.4f}"
+            )
             self.close(FailureKind.SPEND_CAP, detail)
-            self._refuse_after_stop()
-        return reservation or Decimal(0)
 
     def _learn(self, held: Pass, fault: Fault, detail: str, hint_s: float | None) -> None:
         if fault.slows:
