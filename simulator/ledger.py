@@ -66,7 +66,7 @@ class Ledger:
 
     def see(self, body_hash: str) -> int:
         """How often the body came before."""
-        if time.monotonic() < self.wait_until.pop(body_hash, 0.0) - _HINT_SLACK_S:
+        if time.monotonic() < self.wait_until.get(body_hash, 0.0) - _HINT_SLACK_S:
             self.early_retries += 1
         seen = self.seen[body_hash]
         self.seen[body_hash] += 1
@@ -117,7 +117,7 @@ class Ledger:
             "charged": sum(self.charged.values()),
             "charged_usd": round(self.charged_usd, 10),
             "served_usd": round(self.served_usd, 10),
-            "wasted_usd": round(self.charged_usd - self.served_usd, 10),
+            "wasted_usd": max(0.0, round(self.charged_usd - self.served_usd, 10)),
             "duplicates": sum(count - 1 for count in self.charged.values()),
             "early_retries": self.early_retries,
             "in_flight": self.in_flight,

@@ -50,9 +50,10 @@ class StreamWriter:
         """The whole stream."""
         stream = Stream()
         told = 0
+        head = b"data: " + write_json(self.chunk([])).removesuffix(b"]}")
         for delta, text, sampled in self._deltas(generation, said):
             ids = generation.completion_ids[told:sampled]
-            stream.events.append(Event(self._event(delta, ids), sampled))
+            stream.events.append(Event(self._event(head, delta, ids), sampled))
             told = max(told, sampled)
             if text is not None:
                 stream.chunks.append(text)
@@ -63,11 +64,11 @@ class StreamWriter:
         """A chunk around its choices."""
         return {**self.dialect.head(self.label, "chat.completion.chunk"), "choices": choices}
 
-    def _event(self, delta: dict[str, Any], ids: list[int]) -> bytes:
+    def _event(self, head: bytes, delta: dict[str, Any], ids: list[int]) -> bytes:
         choice = self.dialect.choice(delta, None)
         if self.shows_ids:
             choice["token_ids"] = ids
-        return b"data: " + write_json(self.chunk([choice])) + b"\n\n"
+        return head + write_json(choice) + b"]}\n\n"
 
     def _deltas(
         self, generation: Generation, said: Said
