@@ -307,3 +307,15 @@ def test_recorded_bytes_are_utf8_in_recorded_order() -> None:
     assert list(answer) == ["id", "object", "created", "model", "provider", "system_fingerprint",
                             "choices", "usage"]  # fmt: skip
     assert b'": ' not in reply.body.split(b'"usage"')[-1]
+
+
+def test_hidden_thought_forced_calls_and_json() -> None:
+    service = Service(Scenario(call_rate=0.0))
+    hidden = answer_of(ask(service, "a", reasoning={"exclude": True}))
+    assert hidden["choices"][0]["message"]["reasoning"] == ""
+    assert hidden["usage"]["completion_tokens_details"]["reasoning_tokens"] > 1
+    called = answer_of(ask(service, "a", tools=TOOLS, tool_choice="required"))
+    assert called["choices"][0]["finish_reason"] == "tool_calls"
+    wanted = {"type": "json_object"}
+    content = answer_of(ask(service, "a", response_format=wanted))["choices"][0]["message"]
+    assert isinstance(json.loads(content["content"]), dict)
