@@ -92,7 +92,24 @@ class Answerer:
         self, order: Order, generation: Generation, said: Said, label: Label, cost: Cost
     ) -> dict[str, Any]:
         answer = wire.write_answer(said, label, cost)
+        if order.headers.get("X-OpenRouter-Metadata", "").lower() == "enabled" and cost.total:
+            answer["openrouter_metadata"] = self._metadata(order, label)
         return self._dialect.adapt(answer, order.body, generation, self._kimi)
+
+    def _metadata(self, order: Order, label: Label) -> dict[str, Any]:
+        """The only word in an answer on how it was routed."""
+        hosts = self._scenario.providers
+        available = [
+            {"provider": host.name, "model": label.model, "selected": host == label.provider}
+            for host in hosts
+        ]
+        attempt = {"provider": label.provider.name, "model": label.model, "status": 200}
+        return {
+            "requested": order.body.get("model"), "strategy": "direct", "region": "iad",
+            "summary": f"available={len(hosts)}, selected={label.provider.name}", "attempt": 1,
+            "is_byok": False, "endpoints": {"total": len(hosts), "available": available},
+            "attempts": [attempt],
+        }  # fmt: skip
 
     def _told(self, order: Order, label: Label, answer: dict[str, Any]) -> Told:
         rng = random.Random(f"{self._scenario.seed} {order.digest} {order.seen} spoil")

@@ -293,11 +293,12 @@ def test_a_scenario_file_sets_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["faults: {nope: 1}", "providers: [{name: A, habit: nope}]", "preset: nope",
+    "text", ["faults: {nope: 1}", "outages: [{provider: Nope, from_s: 1}]",
+             "providers: [{name: A, habit: nope}]", "preset: nope", "speed: 0",
              "faults: {hang: 0.6, drip: 0.6}", "providers: [{name: A, slot: 1}]"]
 )  # fmt: skip
 def test_a_scenario_file_with_a_mistake_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError, match=r"known are|above 1"):
+    with pytest.raises(ValueError, match=r"known are|above [01]"):
         read_scenario(tmp_path, text)
 
 
@@ -319,3 +320,23 @@ def test_hidden_thought_forced_calls_and_json() -> None:
     wanted = {"type": "json_object"}
     content = answer_of(ask(service, "a", response_format=wanted))["choices"][0]["message"]
     assert isinstance(json.loads(content["content"]), dict)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"max_tokens": "9"}, {"max_tokens": 10**7}, {"provider": []}, {"reasoning": "high"},
+     {"tools": {}}, {"stream": "yes"}, {"tools": [1]}, {"messages": [1]}, {"messages": [{}]}]
+)  # fmt: skip
+def test_odd_types_are_refused_and_cost_nothing(fields: dict[str, Any]) -> None:
+    service = Service(Scenario())
+    assert ask(service, "a", **fields).status == 400
+    assert service.ledger.charged_usd == 0
+
+
+def test_metadata_tells_the_host() -> None:
+    service = Service(Scenario())
+    raw = request_of("a")
+    told = answer_of(service.take(KEY | {"X-OpenRouter-Metadata": "enabled"}, raw).reply)
+    chosen = [e for e in told["openrouter_metadata"]["endpoints"]["available"] if e["selected"]]
+    assert [e["provider"] for e in chosen] == [told["provider"]]
+    assert "openrouter_metadata" not in answer_of(ask(service, "b"))
