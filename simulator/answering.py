@@ -30,7 +30,7 @@ class Written:
     label: Label
     cost: Cost
     told: Told
-    chunks: list[str] | None = None
+    chunks: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ class Answerer:
         """A reply without a fault. A hit of the response cache counts nothing and takes no time."""
         label = self._label(order, provider, is_hit=is_hit)
         said = wire.say(generation, provider, self._kimi)
+        if _hides_thought(order.body):
+            said = replace(said, thought="")
         cost = wire.cost_of(said.prompt_tokens, len(generation.completion_ids), provider)
         if is_hit:
             cost = Cost()
@@ -71,7 +73,8 @@ class Answerer:
             return Written(reply=reply, label=label, cost=cost, told=told)
         stream = self._writer(order, label).write(generation, said, answer["usage"])
         reply = self._spread(label, stream, timing, order.rng)
-        return Written(reply=reply, label=label, cost=cost, told=told, chunks=stream.chunks)
+        chunks = "".join(chunk + "\0" for chunk in stream.chunks)
+        return Written(reply=reply, label=label, cost=cost, told=told, chunks=chunks)
 
     def told_nothing(self, order: Order, provider: Provider) -> Told:
         """For a refusal: nothing was sampled."""
@@ -89,7 +92,24 @@ class Answerer:
         self, order: Order, generation: Generation, said: Said, label: Label, cost: Cost
     ) -> dict[str, Any]:
         answer = wire.write_answer(said, label, cost)
+        if order.headers.get("X-OpenRouter-Metadata", "").lower() == "enabled" and cost.total:
+            answer["openrouter_metadata"] = self._metadata(order, label)
         return self._dialect.adapt(answer, order.body, generation, self._kimi)
+
+    def _metadata(self, order: Order, label: Label) -> dict[str, Any]:
+        """The only word in an answer on how it was routed."""
+        hosts = self._scenario.providers
+        available = [
+            {"provider": host.name, "model": label.model, "selected": host == label.provider}
+            for host in hosts
+        ]
+        attempt = {"provider": label.provider.name, "model": label.model, "status": 200}
+        return {
+            "requested": order.body.get("model"), "strategy": "direct", "region": "iad",
+            "summary": f"available={len(hosts)}, selected={label.provider.name}", "attempt": 1,
+            "is_byok": False, "endpoints": {"total": len(hosts), "available": available},
+            "attempts": [attempt],
+        }  # fmt: skip
 
     def _told(self, order: Order, label: Label, answer: dict[str, Any]) -> Told:
         rng = random.Random(f"{self._scenario.seed} {order.digest} {order.seen} spoil")
@@ -146,6 +166,12 @@ class Answerer:
             pieces=tuple(pieces), headers=self._headers(label), headers_at_s=timing.headers_s,
             kind="text/event-stream",
         )  # fmt: skip
+
+
+def _hides_thought(body: dict[str, Any]) -> bool:
+    """It thinks and is paid for it, and says nothing of it."""
+    excluded = (body.get("reasoning") or {}).get("exclude") is True
+    return excluded or body.get("include_reasoning") is False
 
 
 def _draw(rng: random.Random, quantity: LogNormal | None) -> float:

@@ -100,7 +100,9 @@ def _sglang_ids(
     answer: dict[str, Any], body: dict[str, Any], generation: Generation, kimi: Kimi
 ) -> None:
     _vllm_ids(answer, body, generation, kimi)
-    if body.get("return_meta_info"):
+    if body.get("return_prompt_token_ids"):
+        answer["choices"][0]["prompt_token_ids"] = generation.prompt_ids
+    if body.get("return_meta_info") and body.get("logprobs"):
         tokens = kimi.decode_bytes(generation.completion_ids)
         pairs = zip(generation.completion_ids, tokens, strict=True)
         logprobs = [[_FLAT_LOGPROB, one, token.decode("utf-8", "replace")] for one, token in pairs]

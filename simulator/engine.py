@@ -19,6 +19,8 @@ _NO_THOUGHT = 0.03
 _ONLY_CALLS = 0.7
 """Share of calling answers without content."""
 
+_ANY_OBJECT = {"type": "object", "properties": {"answer": {"type": "string"}}}
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -52,14 +54,14 @@ def sample(body: dict[str, Any], scenario: Scenario, rng: random.Random, kimi: K
     tools = body.get("tools") or []
     size = rng.lognormvariate(0, scenario.tokens.sigma) * scenario.tokens.median
     language = rng.choice(list(_CORPUS))
-    calls_tools = bool(tools) and rng.random() < scenario.call_rate
+    calls_tools = bool(tools) and _calls(body, rng.random() < scenario.call_rate)
     thinks = wants_thought(body)
     has_thought = thinks and (calls_tools or rng.random() >= _NO_THOUGHT)
     has_content = not calls_tools or rng.random() >= _ONLY_CALLS
     generation = Generation(
         prompt_ids=kimi.render(body["messages"], tools, thinks=thinks),
         thought=_write(rng, kimi, language, size * 0.6) if has_thought else [],
-        content=_write(rng, kimi, language, size * 0.4) if has_content else [],
+        content=_answer(body, rng, kimi, language, size * 0.4) if has_content else [],
         thinks=thinks,
     )
     if calls_tools:
@@ -71,6 +73,25 @@ def sample(body: dict[str, Any], scenario: Scenario, rng: random.Random, kimi: K
         limit = min(limit, rng.randrange(1, len(generation.completion_ids)))
     _cut(generation, limit)
     return generation
+
+
+def _calls(body: dict[str, Any], drawn: bool) -> bool:
+    """What `tool_choice` says, else what was drawn."""
+    choice = body.get("tool_choice")
+    return (
+        {"none": False, "required": True}.get(choice, drawn) if isinstance(choice, str) else drawn
+    )
+
+
+def _answer(
+    body: dict[str, Any], rng: random.Random, kimi: Kimi, language: str, tokens: float
+) -> list[int]:
+    """Text, or JSON where the request asks for it."""
+    wanted = body.get("response_format") or {}
+    if wanted.get("type") not in {"json_object", "json_schema"}:
+        return _write(rng, kimi, language, tokens)
+    schema = (wanted.get("json_schema") or {}).get("schema") or _ANY_OBJECT
+    return kimi.encode_plain(json.dumps(_value(schema, rng), ensure_ascii=False))
 
 
 def wants_thought(body: dict[str, Any]) -> bool:

@@ -16,7 +16,7 @@ class Entry:
 
     Attributes:
         usd: What is charged for it in the end.
-        is_delivered: Its whole text was sent.
+        chunks: Of a stream, each ended by NUL: a list would be ten times as large.
     """
 
     generation_id: str
@@ -29,7 +29,7 @@ class Entry:
     is_stream: bool
     finish_reason: str
     reasoning_tokens: int
-    chunks: list[str] | None = None
+    chunks: str | None = None
     is_cancelled: bool = False
     is_charged: bool = True
     ended_s: float = field(default_factory=time.monotonic)
@@ -42,7 +42,7 @@ class Entry:
             "prompt_ids": list(self.prompt_ids),
             "completion_ids": list(self.completion_ids),
         }
-        return row if self.chunks is None else row | {"chunks": self.chunks}
+        return row if self.chunks is None else row | {"chunks": self.chunks.split("\0")[:-1]}
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Ledger:
 
     def see(self, body_hash: str) -> int:
         """How often the body came before."""
-        if time.monotonic() < self.wait_until.pop(body_hash, 0.0) - _HINT_SLACK_S:
+        if time.monotonic() < self.wait_until.get(body_hash, 0.0) - _HINT_SLACK_S:
             self.early_retries += 1
         seen = self.seen[body_hash]
         self.seen[body_hash] += 1
@@ -117,7 +117,7 @@ class Ledger:
             "charged": sum(self.charged.values()),
             "charged_usd": round(self.charged_usd, 10),
             "served_usd": round(self.served_usd, 10),
-            "wasted_usd": round(self.charged_usd - self.served_usd, 10),
+            "wasted_usd": max(0.0, round(self.charged_usd - self.served_usd, 10)),
             "duplicates": sum(count - 1 for count in self.charged.values()),
             "early_retries": self.early_retries,
             "in_flight": self.in_flight,

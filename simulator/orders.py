@@ -19,6 +19,12 @@ RETIRED = {"moonshotai/kimi-k2": "moonshotai/kimi-k2.5"}
 """Slug -> what the service names in its place."""
 CONTEXT_LENGTH = 262144
 
+_KINDS: dict[str, Any] = {
+    "max_tokens": int, "max_completion_tokens": int, "provider": dict, "reasoning": dict,
+    "tools": list, "stream": bool, "response_format": dict, "chat_template_kwargs": dict,
+}  # fmt: skip
+"""What a field must be if it is there and not null."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
@@ -74,6 +80,8 @@ def read_order(headers: Mapping[str, str], raw: bytes, ledger: Ledger, scenario:
         raise bad_request("the body is not a JSON object with messages") from error
     if not isinstance(messages, list) or not messages:
         raise bad_request("messages is empty")
+    if not all(isinstance(message, dict) and message.get("role") for message in messages):
+        raise bad_request("messages: each needs a role")
     digest = hashlib.sha256(raw).hexdigest()
     seen = ledger.see(digest)
     rng = random.Random(f"{scenario.seed} {digest} {seen}")
@@ -86,6 +94,9 @@ def check_order(order: Order, scenario: Scenario, dialect: Dialect) -> None:
     Raises:
         Refused: With the service's words.
     """
+    for field, kinds in _KINDS.items():
+        if not isinstance(order.body.get(field), kinds | None):
+            raise bad_request(f"{field}: invalid type")
     slug = _slug(order.body)
     if slug in RETIRED and dialect.is_gateway:
         raise _retired(slug)

@@ -103,7 +103,11 @@ def _check(scenario: Scenario) -> Scenario:
     forced = {force.fault for force in scenario.force}
     timed = {outage.fault for outage in scenario.outages if outage.fault}
     _demand("faults", {*forced, *timed}.union(*rates), FAULTS)
+    hosts = {"*", *(provider.name for provider in scenario.providers)}
+    _demand("outage providers", {outage.provider for outage in scenario.outages}, hosts)
     _demand("habits", {h for p in scenario.providers for h in p.habits}, HABITS)
+    if scenario.speed <= 0:
+        raise ValueError(f"speed {scenario.speed} is not above 0")
     if any(sum(rate.values()) > 1 + 1e-9 for rate in rates):
         raise ValueError("the rates of faults exclude each other: their sum is above 1")
     return scenario

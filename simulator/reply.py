@@ -11,6 +11,8 @@ from typing import Any, Self
 PADDING = b"\n         \n"
 """Keep-alive before the body: LF, nine blanks, LF; 137 of 146 recorded bodies begin with some."""
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
+
 
 class Ending(StrEnum):
     """What happens after the last byte."""
@@ -78,6 +80,6 @@ class Reply:
 def write_json(value: Any) -> bytes:
     """Compact UTF-8 as recorded; a lone surrogate, which UTF-8 has not, makes all of it escapes."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        return _COMPACT.encode(value).encode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":")).encode()

@@ -81,11 +81,8 @@ def _down(outages: Sequence[Outage], provider: Provider) -> Refusal:
 
 def _names(provider: Provider, wanted: Sequence[str]) -> bool:
     """`deepinfra` is every endpoint of it, `deepinfra/fp4` one; display names pass too."""
-    known = {
-        provider.slug,
-        provider.slug.replace("-ai", ""),
-        f"{provider.slug}/{provider.quantization}",
-    }
+    slug = provider.slug
+    known = {slug, slug.replace("-", ""), f"{slug}/{provider.quantization}"}
     return any(name.lower().replace(" ", "-") in known for name in wanted)
 
 

@@ -84,12 +84,11 @@ class Service:
             return Exchange(reply=reply)
 
     def _refuse(self, refused: Refused) -> Reply:
-        write = self.dialect.refusal
         refusal = refused.refusal
-        if write is None:
-            return refuse(refusal, refused.provider, 0.0)
-        body = write_json(write(refusal.status, refusal.message))
-        return Reply(status=refusal.status, pieces=(Piece(0.0, body),))
+        reply = refuse(refusal, refused.provider, 0.0)
+        if self.dialect.refusal is None:
+            return reply
+        return reply.with_body(write_json(self.dialect.refusal(refusal.status, refusal.message)))
 
     def _note_hint(self, digest: str, reply: Reply) -> None:
         if (seconds := reply.hint_s(time.time())) is not None:

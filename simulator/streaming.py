@@ -15,6 +15,10 @@ from simulator.wire import Label
 COMMENT = b": OPENROUTER PROCESSING\n\n"
 DONE = b"data: [DONE]\n\n"
 
+_TEXT, _IDS = "\x00text", "\x00ids"
+_TEXT_HERE, _IDS_HERE = write_json(_TEXT), write_json(_IDS)
+"""Places in a template; no sampled text has a NUL."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -22,6 +26,20 @@ class Event:
 
     data: bytes
     tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A text, the event that it goes into, and the tokens sampled so far.
+
+    Attributes:
+        is_said: It is thought or content, not of a call.
+    """
+
+    template: list[bytes]
+    text: str
+    tokens: int
+    is_said: bool = True
 
 
 @dataclass(slots=True)
@@ -50,12 +68,12 @@ class StreamWriter:
         """The whole stream."""
         stream = Stream()
         told = 0
-        for delta, text, sampled in self._deltas(generation, said):
-            ids = generation.completion_ids[told:sampled]
-            stream.events.append(Event(self._event(delta, ids), sampled))
-            told = max(told, sampled)
-            if text is not None:
-                stream.chunks.append(text)
+        for part in self._parts(generation, said):
+            ids = generation.completion_ids[told : part.tokens]
+            stream.events.append(Event(self._event(part, ids), part.tokens))
+            told = max(told, part.tokens)
+            if part.is_said:
+                stream.chunks.append(part.text)
         stream.events += self._endings(generation, said, usage, told)
         return stream
 
@@ -63,35 +81,39 @@ class StreamWriter:
         """A chunk around its choices."""
         return {**self.dialect.head(self.label, "chat.completion.chunk"), "choices": choices}
 
-    def _event(self, delta: dict[str, Any], ids: list[int]) -> bytes:
+    def _event(self, part: Part, ids: list[int]) -> bytes:
+        data = write_json(part.text).join(part.template)
+        return data.replace(_IDS_HERE, write_json(ids)) if self.shows_ids else data
+
+    def _template(self, delta: dict[str, Any]) -> list[bytes]:
+        """An event around the places of its text: written once, filled for every chunk."""
         choice = self.dialect.choice(delta, None)
         if self.shows_ids:
-            choice["token_ids"] = ids
-        return b"data: " + write_json(self.chunk([choice])) + b"\n\n"
+            choice["token_ids"] = _IDS
+        event = b"data: " + write_json(self.chunk([choice])) + b"\n\n"
+        return event.split(_TEXT_HERE)
 
-    def _deltas(
-        self, generation: Generation, said: Said
-    ) -> Iterator[tuple[dict[str, Any], str | None, int]]:
-        """Delta, its text unless it is of a call, and the tokens sampled so far."""
+    def _parts(self, generation: Generation, said: Said) -> Iterator[Part]:
+        thought = self._template(self.dialect.thought_delta(_TEXT))
         for text, sampled in self._pieces(generation.thought, said.thought):
-            yield self.dialect.thought_delta(text), text, sampled
+            yield Part(thought, text, sampled)
         start = len(generation.thought) + generation.thought_closed
+        content = self._template({"content": _TEXT, "role": "assistant"})
         for text, sampled in self._pieces(generation.content, said.content):
-            yield {"content": text, "role": "assistant"}, text, start + sampled
-        start += len(generation.content) + 1
-        yield from self._calls(generation, said, start)
+            yield Part(content, text, start + sampled)
+        yield from self._calls(generation, said, start + len(generation.content) + 1)
 
-    def _calls(
-        self, generation: Generation, said: Said, start: int
-    ) -> Iterator[tuple[dict[str, Any], None, int]]:
+    def _calls(self, generation: Generation, said: Said, start: int) -> Iterator[Part]:
+        """A piece with id and name, then pieces of arguments."""
         for index, (call, told) in enumerate(zip(generation.calls, said.calls, strict=False)):
             start += 2 + len(call.identity)
-            function = {"name": told.name, "arguments": ""}
+            function = {"name": told.name, "arguments": _TEXT}
             first = {"index": index, "id": told.identity, "type": "function", "function": function}
-            yield _call_delta(first), None, start
+            yield Part(self._template(_call_delta(first)), "", start, is_said=False)
+            piece = {"index": index, "function": {"arguments": _TEXT}}
+            template = self._template(_call_delta(piece))
             for text, sampled in self._pieces(call.arguments, told.arguments):
-                piece = {"index": index, "function": {"arguments": text}}
-                yield _call_delta(piece), None, start + sampled
+                yield Part(template, text, start + sampled, is_said=False)
             start += len(call.arguments) + 1
 
     def _pieces(self, ids: list[int], text: str) -> Iterator[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from simulator.faults.kinds import Fault, Told
 from simulator.reply import Ending, Piece, Reply
@@ -66,8 +67,8 @@ def _stall(reply: Reply, told: Told) -> Reply:
     return replace(reply, pieces=(*reply.pieces[:-1], *halves))
 
 
-def _fault(name: str, about: str, spoil: Callable[[Reply, Told], Reply], **more: bool) -> Fault:
-    return Fault(name=name, about=about, spoil=spoil, is_charged=True, **more)  # type: ignore[arg-type]
+def _fault(name: str, about: str, spoil: Callable[[Reply, Told], Reply], **more: Any) -> Fault:
+    return Fault(name=name, about=about, spoil=spoil, is_charged=True, **more)
 
 
 DELIVERIES = (
@@ -80,5 +81,6 @@ DELIVERIES = (
     _fault("drip", "A blank a second and never a body.", _drip),
     _fault("hang", "Nothing at all, for ever.", _hang),
     _fault("hang_after_headers", "Headers, then nothing for ever.", _hang_after_headers),
-    _fault("stall", "5 to 60 s of silence within the body.", _stall, keeps_text=True),
+    _fault("stall", "5 to 60 s of silence within the body.", _stall, keeps_text=True,
+           fits=lambda told: not told.is_stream),
 )  # fmt: skip
