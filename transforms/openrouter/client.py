@@ -150,8 +150,6 @@ class OpenRouterClient:
                 with attempt:
                     return await self._try(request, sender)
         except _AskAgainError as error:
-            if error.fault.fatal:
-                self.stop(error.fault.kind, error.judged.detail)
             return error.judged
         raise AssertionError("tenacity returns or raises")
 

@@ -50,6 +50,7 @@ class Gate:
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _faults_in_a_row: int = 0
     _unreached_in_a_row: int = 0
+    _fatal: int = 0
     _answered_at: float = 0.0
     _wrong_models: int = 0
 
@@ -82,7 +83,7 @@ class Gate:
         self._settled = asyncio.Event()
         if fault is None:
             self.limiter.succeed(held.admission)
-            self._faults_in_a_row = self._unreached_in_a_row = 0
+            self._faults_in_a_row = self._unreached_in_a_row = self._fatal = 0
             self._answered_at = self.clock()
         else:
             self._learn(held, fault, judged.detail, hint_s)
@@ -127,6 +128,10 @@ class Gate:
             self.close(FailureKind.SPEND_CAP, detail)
 
     def _learn(self, held: Pass, fault: Fault, detail: str, hint_s: float | None) -> None:
+        if fault.fatal:
+            self._fatal += 1
+            if self._fatal >= (fault.attempts or 1):  # said once, or confirmed by another
+                self.close(fault.kind, detail)
         if fault.slows:
             self.limiter.slow_down(held.admission, hint_s)
         if fault.pause_s is not None:
