@@ -1,5 +1,6 @@
 """Sub-command `run`: asks, judges, writes, counts, publishes."""
 
+import contextlib
 import logging
 import os
 import shutil
@@ -37,7 +38,7 @@ from transforms.chat.tokens import load_tokenizer
 from transforms.failures import ConfigError
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.loop import ClientLoop
-from transforms.openrouter.store import SqliteStore
+from transforms.openrouter.open_store import open_store
 from transforms.read_prompts import read_file
 
 COMPLETE, TOO_MANY_BAD, FATAL_ANSWER = 0, 3, 5
@@ -82,7 +83,7 @@ def _check(config: RunConfig, output: Path) -> None:
         read_habits(Path(config.habits))
     load_tokenizer(config.profile)
     load_renderer(config.profile)
-    SqliteStore(config.call.store).close()
+    open_store(config.call.store).close()
     if not any(True for file in config.files for _ in read_file(file)):
         raise ConfigError("--input: the files hold not a single record")
 
@@ -92,7 +93,7 @@ def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]
     if config.job != "build":
         _run(config, lambda pipeline: graph.collect(pipeline, config, str(folder / "collect")))
         _keep_habits(config, folder / "collect")
-    spent = count_spent(SqliteStore(config.call.store), config.run_id)
+    spent = _spent(config)
     if spent.fatal is not None:
         _say_stopped(spent)
         return FATAL_ANSWER
@@ -110,6 +111,11 @@ def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]
     _show(summary, config)
     bad_share = 1 - summary["good"] / prompts
     return TOO_MANY_BAD if bad_share > config.max_bad_ratio else COMPLETE
+
+
+def _spent(config: RunConfig) -> Spent:
+    with contextlib.closing(open_store(config.call.store)) as store:
+        return count_spent(store, config.run_id)
 
 
 def _run(config: RunConfig, fill: Callable[[beam.Pipeline], None]) -> None:

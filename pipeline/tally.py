@@ -15,7 +15,7 @@ from pipeline.samples import read_json_lines, read_samples
 from transforms.encoding.tfrecord import count_records
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
-from transforms.openrouter.store import SqliteStore
+from transforms.openrouter.store import ResponseStore
 
 _COLUMNS = ["id", "provider", "evidence", "request_sha256"]
 _BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
@@ -74,7 +74,7 @@ def observed_rows(folder: Path) -> list[Any]:
     return list(read_json_lines(folder / "observed"))
 
 
-def count_spent(store: SqliteStore, run_id: str) -> Spent:
+def count_spent(store: ResponseStore, run_id: str) -> Spent:
     """What a run's attempts came to; `fatal` is the last answer that stopped it."""
     requests, cost, fatal = 0, Decimal(0), None
     answered: set[str] = set()

@@ -11,7 +11,7 @@ from tests.scripted import Reply, Script, answer, serve
 from transforms.failures import ConfigError, FailureKind, RecordError
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.keys import resolve_key
-from transforms.openrouter.store import SqliteStore
+from transforms.openrouter.sqlite_store import SqliteStore
 from transforms.openrouter.wire import Request
 
 REQUEST = Request(b'{"messages":[]}')

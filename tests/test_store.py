@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.failures import ConfigError
-from transforms.openrouter.store import Attempt, SqliteStore
+from transforms.openrouter.sqlite_store import SqliteStore
+from transforms.openrouter.store import Attempt
 
 KEY = "ab" * 32
 

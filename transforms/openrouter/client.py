@@ -16,8 +16,9 @@ import tenacity
 from transforms.failures import FailureKind, RecordError
 from transforms.openrouter.faults import Fault, Judged, judge, retry_after_s
 from transforms.openrouter.keys import resolve_key
+from transforms.openrouter.open_store import open_store
 from transforms.openrouter.progress import Progress
-from transforms.openrouter.store import Attempt, SqliteStore
+from transforms.openrouter.store import Attempt
 from transforms.openrouter.wire import Request
 
 _KEPT_HEADERS = frozenset(
@@ -36,7 +37,7 @@ class CallConfig:
 
     Attributes:
         api_key: A reference (`keys.resolve_key`).
-        store: Folder of the response store.
+        store: Where the response store is (`open_store`).
         max_in_flight: Most requests at once, a process.
         max_tokens: Longest answer that is asked for; the deadline follows from it.
         send: False: answer from the store alone.
@@ -64,7 +65,7 @@ class OpenRouterClient:
     ) -> None:
         self._config = config
         self._sleep = sleep
-        self._store = SqliteStore(config.store)
+        self._store = open_store(config.store)
         self._key = resolve_key(config.api_key) if config.send else None
         self._slots = asyncio.Semaphore(config.max_in_flight)
         self._session: aiohttp.ClientSession | None = None
@@ -100,14 +101,14 @@ class OpenRouterClient:
         return task
 
     async def _find(self, request: Request) -> Judged:
-        judged = self._known(request)
+        judged = await self._known(request)
         if judged.reply is None and self._config.send:
             judged = await self._ask(request, judged)
         return judged
 
-    def _known(self, request: Request) -> Judged:
+    async def _known(self, request: Request) -> Judged:
         judged = Judged()
-        for attempt in self._store.attempts(request.sha256):
+        for attempt in await self._store.look_up(request.sha256):
             judged = judge(attempt)
             if judged.reply is not None:
                 return judged
