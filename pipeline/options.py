@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from pipeline.inputs import absolute, find_files
 from transforms.chat.profile import ModelProfile, load_profile
 from transforms.failures import ConfigError
 from transforms.openrouter.client import CallConfig
+from transforms.openrouter.open_store import GCS
 from transforms.openrouter.wire import SOURCES, Sampling
 from transforms.read_prompts import InputFile
 from transforms.records import Evidence
@@ -52,6 +54,13 @@ class RunConfig:
     max_bad_ratio: float
     spread: bool
     beam_arguments: tuple[str, ...]
+
+    @property
+    def learned_habits_file(self) -> Path:
+        """In the store's folder; beside the output, on this machine, if the store is a bucket."""
+        if self.call.store.startswith(GCS):
+            return Path(f"{self.output}.habits.json")
+        return Path(self.call.store) / "habits.json"
 
     @property
     def call_from_store(self) -> CallConfig:
@@ -95,6 +104,7 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
     _check_numbers(flags)
     _check_url(flags.base_url)
     _check_runner(flags.runner)
+    _check_output(flags.output)
     profile = load_profile(flags.profile, flags.tokenizer)
     output = os.path.realpath(absolute(flags.output))
     run_id = uuid.uuid4().hex[:12]
@@ -132,6 +142,11 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         spread=not local or any("direct_num_workers" in argument for argument in rest),
         beam_arguments=(f"--runner={runner}", *rest),
     )
+
+
+def _check_output(output: str) -> None:
+    if "://" in output:
+        raise ConfigError(f"--output {output}: only local folders are supported yet")
 
 
 def _check_url(url: str) -> None:

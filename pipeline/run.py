@@ -66,15 +66,7 @@ def run(argv: Sequence[str]) -> int:
 
 def _check(config: RunConfig, output: Path) -> None:
     """Everything that can be known before the first request."""
-    for name, path in (("output", config.output), ("store", config.call.store)):
-        if "://" in path:
-            raise ConfigError(f"--{name} {path}: only local folders are supported yet")
-    store = Path(config.call.store)
-    if store.is_relative_to(output) or output.is_relative_to(store):
-        raise ConfigError(
-            f"--store {store}: publishing {output} would replace it; keep them apart "
-            f"(default {output}.store)"
-        )
+    _keep_apart(config.call.store, output)
     if config.job != "collect":
         refuse_foreign(output, config.identity(), overwrite=config.overwrite)
     if config.job != "build":
@@ -86,6 +78,15 @@ def _check(config: RunConfig, output: Path) -> None:
     open_store(config.call.store).close()
     if not any(True for file in config.files for _ in read_file(file)):
         raise ConfigError("--input: the files hold not a single record")
+
+
+def _keep_apart(location: str, output: Path) -> None:
+    store = Path(location)
+    if "://" not in location and (store.is_relative_to(output) or output.is_relative_to(store)):
+        raise ConfigError(
+            f"--store {store}: publishing {output} would replace it; keep them apart "
+            f"(default {output}.store)"
+        )
 
 
 def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]) -> int:
@@ -123,12 +124,8 @@ def _run(config: RunConfig, fill: Callable[[beam.Pipeline], None]) -> None:
         fill(pipeline)
 
 
-def _habits_file(config: RunConfig) -> Path:
-    return Path(config.habits) if config.habits else Path(config.call.store) / "habits.json"
-
-
 def _keep_habits(config: RunConfig, folder: Path) -> None:
-    """What job 1 learned stays beside the answers it was learned from."""
+    """What job 1 learned stays for later builds."""
     strata = tuple(
         (
             Stratum(row["provider"], row["model"]),
@@ -136,13 +133,15 @@ def _keep_habits(config: RunConfig, folder: Path) -> None:
         )
         for row in observed_rows(folder)
     )
-    write_habits(Habits(strata), Path(config.call.store) / "habits.json")
+    write_habits(Habits(strata), config.learned_habits_file)
     shutil.rmtree(folder)
 
 
 def _habits(config: RunConfig) -> Habits:
-    path = _habits_file(config)
-    return read_habits(path) if config.habits or path.exists() else Habits()
+    if config.habits is not None:
+        return read_habits(Path(config.habits))
+    learned = config.learned_habits_file
+    return read_habits(learned) if learned.exists() else Habits()
 
 
 def _summarise(
