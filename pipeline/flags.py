@@ -3,6 +3,7 @@
 import argparse
 import difflib
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -85,7 +86,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=64,
         metavar="N",
-        help="Most requests at once, a worker process.",
+        help="Most requests at once, all worker processes together; fewer while the service "
+        "refuses for load.",
+    )
+    add(
+        "--requests_per_minute",
+        type=float,
+        metavar="N",
+        help="Most requests a minute, all worker processes of a host together.",
+    )
+    add(
+        "--max_cost_usd",
+        type=Decimal,
+        metavar="X",
+        help="Most that may be spent, what the store's answers cost before included. The run stops "
+        "in time with exit code 4; the same command with a higher cap goes on.",
     )
     add("--max_tokens", type=int, default=16384, metavar="N", help="Longest answer, in tokens.")
     add("--temperature", type=float, metavar="X", help="Not sent unless given.")

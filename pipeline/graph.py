@@ -5,13 +5,19 @@ import apache_beam as beam
 from pipeline.options import RunConfig
 from transforms.call_openrouter import CallOpenRouter
 from transforms.chat.habits import Habits
-from transforms.observe import Observe
+from transforms.observe import CountFailures, Observe
 from transforms.partition import PartitionByVerdict
 from transforms.read_prompts import ReadPrompts
 from transforms.reconstruct import Reconstruct
 from transforms.tokenize import Tokenize
 from transforms.validate_special_tokens import ValidateSpecialTokens
-from transforms.write import WriteCounts, WriteObserved, WriteRejections, WriteSamples
+from transforms.write import (
+    WriteCounts,
+    WriteFailureCounts,
+    WriteObserved,
+    WriteRejections,
+    WriteSamples,
+)
 
 
 def collect(pipeline: beam.Pipeline, config: RunConfig, folder: str) -> None:
@@ -21,6 +27,7 @@ def collect(pipeline: beam.Pipeline, config: RunConfig, folder: str) -> None:
     observed = exchanges.good | Observe(config.profile)
 
     _ = observed | WriteObserved(folder)
+    _ = exchanges.failures | CountFailures() | WriteFailureCounts(folder)
     _ = prompts.counts | WriteCounts(folder)
 
 

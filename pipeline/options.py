@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import uuid
 from collections.abc import Sequence
@@ -19,13 +20,15 @@ from transforms.chat.profile import ModelProfile, load_profile
 from transforms.failures import ConfigError
 from transforms.openrouter.client import CallConfig
 from transforms.openrouter.open_store import GCS
+from transforms.openrouter.sender import Wire
 from transforms.openrouter.wire import SOURCES, Sampling
 from transforms.read_prompts import InputFile
 from transforms.records import Evidence
 from transforms.write import FORMATS
 
+_HUGE = 10**9
 LOCAL_RUNNER = "FnApiRunner"
-_LOCAL_NAMES = frozenset({"DirectRunner", "SwitchingDirectRunner", LOCAL_RUNNER})
+_LOCAL_NAMES = frozenset({"directrunner", "switchingdirectrunner", LOCAL_RUNNER.lower()})
 """Beam's DirectRunner tries to download an engine first; all three mean this machine."""
 
 
@@ -37,6 +40,7 @@ class RunConfig:
         run_id: Names this run's folder, and its attempts in the store.
         output: Absolute folder that the finished output is renamed to.
         spread: True on a cluster: prompts cross one shuffle behind the reader.
+        processes: Worker processes that the flags declare; limits are shared among them.
         beam_arguments: What is left for Beam, the runner included.
     """
 
@@ -53,6 +57,7 @@ class RunConfig:
     formats: tuple[str, ...]
     max_bad_ratio: float
     spread: bool
+    processes: int
     beam_arguments: tuple[str, ...]
 
     @property
@@ -108,7 +113,8 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
     profile = load_profile(flags.profile, flags.tokenizer)
     output = os.path.realpath(absolute(flags.output))
     run_id = uuid.uuid4().hex[:12]
-    local = flags.runner in _LOCAL_NAMES
+    local = flags.runner.lower() in _LOCAL_NAMES
+    processes = worker_processes(rest)
     runner = LOCAL_RUNNER if local else flags.runner
     return RunConfig(
         run_id=run_id,
@@ -117,13 +123,17 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         overwrite=flags.overwrite,
         profile=profile,
         call=CallConfig(
-            base_url=flags.base_url,
-            api_key=flags.api_key,
+            wire=Wire(
+                base_url=flags.base_url,
+                api_key=flags.api_key,
+                max_tokens=flags.max_tokens,
+                source=SOURCES[flags.source],
+            ),
             store=absolute(flags.store) if flags.store else f"{output}.store",
             run_id=run_id,
-            max_in_flight=flags.max_in_flight,
-            max_tokens=flags.max_tokens,
-            send=True,
+            max_in_flight=math.ceil(flags.max_in_flight / processes),
+            requests_per_minute=flags.requests_per_minute,
+            max_cost_usd=None if flags.max_cost_usd is None else flags.max_cost_usd / processes,
         ),
         sampling=Sampling(
             model=flags.model or profile.model,
@@ -139,9 +149,25 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         min_evidence=Evidence(flags.min_evidence),
         formats=_read_formats(flags.formats),
         max_bad_ratio=flags.max_bad_ratio,
-        spread=not local or any("direct_num_workers" in argument for argument in rest),
+        spread=not local or processes > 1,
+        processes=processes,
         beam_arguments=(f"--runner={runner}", *rest),
     )
+
+
+def worker_processes(beam_arguments: Sequence[str]) -> int:
+    """How many processes the flags of Beam and of the runner declare, at most.
+
+    >>> worker_processes(["--parallelism=2", "--sdk_worker_parallelism", "4"])
+    8
+    """
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+    for name in ("direct_num_workers", "parallelism", "sdk_worker_parallelism", "num_workers",
+                 "max_num_workers"):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=1)
+    found = parser.parse_known_args(list(beam_arguments))[0]
+    workers = max(found.parallelism, found.num_workers, found.max_num_workers, 1)
+    return max(1, found.direct_num_workers, workers * max(1, found.sdk_worker_parallelism))
 
 
 def _check_output(output: str) -> None:
@@ -171,6 +197,10 @@ def _check_numbers(flags: argparse.Namespace) -> None:
         value = getattr(flags, name)
         if value is not None and not 0 <= value <= most:
             raise ConfigError(f"--{name} {value}: a number from 0 to {most}")
+    for name in ("requests_per_minute", "max_cost_usd"):
+        value = getattr(flags, name)
+        if value is not None and not 0 < value < _HUGE:
+            raise ConfigError(f"--{name} {value}: a number above 0")
     for name in ("max_in_flight", "max_tokens"):
         if getattr(flags, name) < 1:
             raise ConfigError(f"--{name} {getattr(flags, name)}: must be 1 or more")

@@ -20,24 +20,43 @@ _RENAME_EXCHANGE = 2
 
 
 @contextlib.contextmanager
-def claim(output: Path) -> Iterator[None]:
+def claim_output(output: Path) -> Iterator[None]:
     """Holds the output against other runs, and removes what killed runs left beside it.
 
     Raises:
         ConfigError: Another run is writing to it, or nothing can be written there.
     """
+    with _locked(output.parent / f".{output.name}.lock", f"--output {output}"):
+        for left in _left_by_killed_runs(output):
+            shutil.rmtree(left)
+        yield
+
+
+@contextlib.contextmanager
+def claim_store(store: Path, job: str) -> Iterator[None]:
+    """Holds the store against other runs: two would ask, and pay, the same prompts.
+
+    Raises:
+        ConfigError: Another run is using it; or there is none to build from.
+    """
+    if job == "build" and not store.is_dir():
+        raise ConfigError(f"--store {store}: does not exist; --job build makes nothing without it")
+    with _locked(store / ".lock", f"--store {store}"):
+        yield
+
+
+@contextlib.contextmanager
+def _locked(file: Path, what: str) -> Iterator[None]:
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        lock = (output.parent / f".{output.name}.lock").open("w")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = file.open("w")
     except OSError as error:
-        raise ConfigError(f"--output {output}: cannot be written: {error}") from error
+        raise ConfigError(f"{what}: cannot be written: {error}") from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConfigError(f"--output {output}: another run is writing to it") from error
-        for left in _left_by_killed_runs(output):
-            shutil.rmtree(left)
+            raise ConfigError(f"{what}: another run is using it; wait for its end") from error
         yield
 
 

@@ -1,26 +1,38 @@
 """Sub-command `run`: asks, judges, writes, counts, publishes."""
 
 import contextlib
-import logging
 import os
+import resource
 import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 import msgspec
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 from rich.console import Console
 from rich.table import Table
 
 from pipeline import graph
 from pipeline.options import RunConfig, read_options
-from pipeline.output import MANIFEST, claim, publish, refuse_foreign, run_folder, write_json
+from pipeline.output import (
+    MANIFEST,
+    claim_output,
+    claim_store,
+    publish,
+    refuse_foreign,
+    run_folder,
+    write_json,
+)
 from pipeline.tally import (
     BrokenTallyError,
     Spent,
@@ -29,20 +41,27 @@ from pipeline.tally import (
     count_read,
     count_reused,
     count_spent,
+    failed_in_collect,
     observed_rows,
+    spent_before,
 )
 from transforms.chat.habits import Habits, read_habits, write_habits
 from transforms.chat.render import load_renderer
 from transforms.chat.residuals import Residuals, Stratum
 from transforms.chat.tokens import load_tokenizer
-from transforms.failures import ConfigError
+from transforms.failures import ConfigError, FailureKind, RecordError
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.loop import ClientLoop
 from transforms.openrouter.open_store import open_store
-from transforms.read_prompts import read_file
+from transforms.prompts.lines import read_lines
+from transforms.read_prompts import InputFile
+from transforms.records import FailureCount
 
-COMPLETE, TOO_MANY_BAD, FATAL_ANSWER = 0, 3, 5
-_LOG = logging.getLogger(__name__)
+COMPLETE, TOO_MANY_BAD = 0, 3
+_STOPS = {FailureKind.SPEND_CAP: 4, FailureKind.SERVICE_STOPPED: 5, FailureKind.INTERRUPTED: 130}
+"""Kinds of failure that end the run after job 1, with its exit code."""
+_DESCRIPTORS = 256
+"""File descriptors that are needed beside one a request."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -53,8 +72,9 @@ def run(argv: Sequence[str]) -> int:
     """
     config = read_options(argv)
     output = Path(config.output)
-    with claim(output):
-        _check(config, output)
+    _keep_apart(config.call.store, output)
+    with claim_output(output), claim_store(Path(config.call.store), config.job):
+        config = _check(config, output)
         folder = run_folder(output, config.run_id)
         folder.mkdir()
         try:
@@ -64,20 +84,46 @@ def run(argv: Sequence[str]) -> int:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check(config: RunConfig, output: Path) -> None:
-    """Everything that can be known before the first request."""
-    _keep_apart(config.call.store, output)
+def _check(config: RunConfig, output: Path) -> RunConfig:
+    """Everything that can be known before the first request, and what it adds to the calls."""
     if config.job != "collect":
         refuse_foreign(output, config.identity(), overwrite=config.overwrite)
     if config.job != "build":
-        resolve_key(config.call.api_key)
+        resolve_key(config.call.wire.api_key)
     if config.habits is not None:
         read_habits(Path(config.habits))
     load_tokenizer(config.profile)
     load_renderer(config.profile)
-    open_store(config.call.store).close()
-    if not any(True for file in config.files for _ in read_file(file)):
+    _check_descriptors(config.call.max_in_flight)
+    capped = config.call.max_cost_usd is not None
+    with contextlib.closing(open_store(config.call.store)) as opened:
+        spent_usd = spent_before(opened) / config.processes if capped else Decimal(0)
+    prompts = sum(_count_lines(file) for file in config.files)
+    if not prompts:
         raise ConfigError("--input: the files hold not a single record")
+    return replace(config, call=replace(config.call, spent_usd=spent_usd, prompts=prompts))
+
+
+def _count_lines(file: InputFile) -> int:
+    """Records of a file; what cannot be read is one, and will say so."""
+    try:
+        with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as handle:
+            return sum(1 for _ in read_lines(handle))
+    except RecordError:
+        return 1
+
+
+def _check_descriptors(in_flight: int) -> None:
+    """A request holds a file descriptor; 1,024 is a common limit of a shell."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = in_flight + _DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise ConfigError(
+                f"--max_in_flight: {in_flight} a process need {wanted} open files, {hard} are "
+                "allowed; ask for fewer, or raise the limit (ulimit -n)"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _keep_apart(location: str, output: Path) -> None:
@@ -91,16 +137,18 @@ def _keep_apart(location: str, output: Path) -> None:
 
 def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]) -> int:
     started = time.monotonic()
+    failed: dict[str, FailureCount] = {}
     if config.job != "build":
         _run(config, lambda pipeline: graph.collect(pipeline, config, str(folder / "collect")))
+        failed = failed_in_collect(folder / "collect")
         _keep_habits(config, folder / "collect")
     spent = _spent(config)
-    if spent.fatal is not None:
-        _say_stopped(spent)
-        return FATAL_ANSWER
+    for kind, code in _STOPS.items():
+        if kind in failed:
+            _say_stopped(failed[kind], spent)
+            return code
     if config.job == "collect":
-        print(f"collected: {spent.requests} requests sent, ${spent.cost_usd:.4f}; build with --job")
-        return COMPLETE
+        return _end_collect(config, spent, failed)
     habits = _habits(config)
     _run(config, lambda pipeline: graph.build(pipeline, config, habits, str(folder)))
     tally = count_output(folder, config.formats)
@@ -205,10 +253,21 @@ def _finish(
     os.sync()
 
 
-def _say_stopped(spent: Spent) -> None:
+def _end_collect(config: RunConfig, spent: Spent, failed: dict[str, FailureCount]) -> int:
+    lost = sum(count.count for count in failed.values())
+    print(f"collected: {spent.requests} requests sent, ${spent.cost_usd:.4f} spent")
+    for count in failed.values():
+        print(f"{count.count} prompts without an answer: {count.kind}: {count.detail}")
+    print("the same command with --job build makes the output")
+    share = lost / (config.call.prompts or 1)
+    return TOO_MANY_BAD if share > config.max_bad_ratio else COMPLETE
+
+
+def _say_stopped(count: FailureCount, spent: Spent) -> None:
     print(
-        f"stopped: the service answered: {spent.fatal}\n"
-        f"{len(spent.answered)} answers are kept; the same command goes on from them.",
+        f"stopped: {count.detail}\n{count.count} prompts were not answered; this run sent "
+        f"{spent.requests} requests for ${spent.cost_usd:.4f}. Every answer is kept: the same "
+        "command goes on from them.",
         file=sys.stderr,
     )
 

@@ -16,6 +16,7 @@ from transforms.encoding.tfrecord import count_records
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
 from transforms.openrouter.store import ResponseStore
+from transforms.records import FailureCount
 
 _COLUMNS = ["id", "provider", "evidence", "request_sha256"]
 _BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
@@ -32,7 +33,6 @@ class Spent:
     requests: int = 0
     answered: frozenset[str] = frozenset()
     cost_usd: Decimal = Decimal(0)
-    fatal: str | None = None
 
 
 @dataclass(slots=True)
@@ -75,18 +75,28 @@ def observed_rows(folder: Path) -> list[Any]:
 
 
 def count_spent(store: ResponseStore, run_id: str) -> Spent:
-    """What a run's attempts came to; `fatal` is the last answer that stopped it."""
-    requests, cost, fatal = 0, Decimal(0), None
+    """What a run's attempts came to."""
+    requests, cost = 0, Decimal(0)
     answered: set[str] = set()
     for attempt in store.attempts_of_run(run_id):
         requests += 1
         judged = judge(attempt)
-        cost += judged.cost_usd
+        cost += judged.cost_usd or 0
         if judged.reply is not None:
             answered.add(attempt.request_sha256)
-        elif judged.fault is not None and judged.fault.fatal:
-            fatal = judged.detail
-    return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost, fatal=fatal)
+    return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost)
+
+
+def spent_before(store: ResponseStore) -> Decimal:
+    """What all answers in a store cost."""
+    costs = (judge(attempt).cost_usd or Decimal(0) for attempt in store.all_attempts())
+    return sum(costs, Decimal(0))
+
+
+def failed_in_collect(folder: Path) -> dict[str, FailureCount]:
+    """What prompts failed with in job 1, by kind."""
+    rows = read_json_lines(folder / "failed")
+    return {row["kind"]: FailureCount(row["kind"], row["count"], row["detail"]) for row in rows}
 
 
 def count_reused(tally: Tally, spent: Spent) -> int:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from aiohttp import web
 
+from simulator.dialects import DIALECTS
+from simulator.presets import PRESETS, load_scenario
 from simulator.replay import Replay
-from simulator.scenario import PRESETS, load_scenario
 from simulator.server import Simulator
 
 
@@ -22,12 +23,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--scenario", type=Path, metavar="FILE", help="YAML, over the preset")
     parser.add_argument("--replay", type=Path, metavar="FILE",
                         help="JSON lines of recorded requests and replies to serve")  # fmt: skip
+    parser.add_argument("--dialect", choices=sorted(DIALECTS), default="openrouter",
+                        help="whose field names")  # fmt: skip
     flags = parser.parse_args(argv)
     try:
         scenario = load_scenario(flags.scenario, flags.preset, flags.seed)
         replay = Replay(flags.replay) if flags.replay else None
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve(Simulator(scenario, replay), flags.port))
+            asyncio.run(_serve(Simulator(scenario, replay, flags.dialect), flags.port))
     except (ValueError, KeyError, TypeError, OSError, OverflowError) as error:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 2

@@ -38,6 +38,7 @@ class Generation:
     content: list[int]
     calls: list[Call] = field(default_factory=list)
     completion_ids: list[int] = field(default_factory=list)
+    thinks: bool = True
     thought_closed: bool = True
     finish_reason: str = "stop"
 
@@ -52,12 +53,14 @@ def sample(body: dict[str, Any], scenario: Scenario, rng: random.Random, kimi: K
     size = rng.lognormvariate(0, scenario.tokens.sigma) * scenario.tokens.median
     language = rng.choice(list(_CORPUS))
     calls_tools = bool(tools) and rng.random() < scenario.call_rate
-    has_thought = calls_tools or rng.random() >= _NO_THOUGHT
+    thinks = wants_thought(body)
+    has_thought = thinks and (calls_tools or rng.random() >= _NO_THOUGHT)
     has_content = not calls_tools or rng.random() >= _ONLY_CALLS
     generation = Generation(
-        prompt_ids=kimi.render(body["messages"], tools),
+        prompt_ids=kimi.render(body["messages"], tools, thinks=thinks),
         thought=_write(rng, kimi, language, size * 0.6) if has_thought else [],
         content=_write(rng, kimi, language, size * 0.4) if has_content else [],
+        thinks=thinks,
     )
     if calls_tools:
         generation.calls = _call_tools(body, tools, rng, kimi)
@@ -70,18 +73,28 @@ def sample(body: dict[str, Any], scenario: Scenario, rng: random.Random, kimi: K
     return generation
 
 
+def wants_thought(body: dict[str, Any]) -> bool:
+    """False where the request switches thinking off, in OpenRouter's way or an engine's."""
+    reasoning = body.get("reasoning") or {}
+    template = body.get("chat_template_kwargs") or {}
+    off = reasoning.get("enabled") is False or "none" in (
+        reasoning.get("effort"), body.get("reasoning_effort")
+    )  # fmt: skip
+    return not off and template.get("thinking") is not False
+
+
 def _write(rng: random.Random, kimi: Kimi, language: str, tokens: float) -> list[int]:
-    """Canonical ids of a text of about so many tokens, never empty."""
+    """Canonical ids of a text of about so many tokens, never empty; encoded once."""
     blank = "" if language in {"Chinese", "Japanese"} else " "
-    text = rng.choice(("", " ")) if blank else ""
-    ids: list[int] = []
+    parts = [rng.choice(("", " ")) if blank else ""]
+    estimate = 0
     while True:
         mixed = language if rng.random() < 0.8 else rng.choice(("Code", "Emoji", "Markup"))  # noqa: PLR2004
-        text += rng.choice(_CORPUS[mixed])
-        ids = kimi.encode_plain(text)
-        if len(ids) >= tokens:
-            return ids
-        text += rng.choice((blank, "\n", "\n\n"))
+        parts.append(rng.choice(_CORPUS[mixed]))
+        estimate += kimi.count(parts[-1])
+        if estimate >= tokens:
+            return kimi.encode_plain("".join(parts))
+        parts.append(rng.choice((blank, "\n", "\n\n")))
 
 
 def _call_tools(
@@ -121,7 +134,9 @@ def _value(schema: Any, rng: random.Random) -> Any:
 
 
 def _assemble(generation: Generation) -> None:
-    ids = [*generation.thought, SPECIAL["</think>"], *generation.content]
+    closed = [SPECIAL["</think>"]] if generation.thinks else []
+    generation.thought_closed = generation.thinks
+    ids = [*generation.thought, *closed, *generation.content]
     if generation.calls:
         ids.append(SPECIAL["<|tool_calls_section_begin|>"])
         for call in generation.calls:
@@ -138,8 +153,8 @@ def _cut(generation: Generation, limit: int) -> None:
         return
     generation.completion_ids = generation.completion_ids[:limit]
     generation.finish_reason = "length"
-    thought = len(generation.thought)
+    thought = len(generation.thought) + generation.thinks
     generation.thought = generation.thought[:limit]
-    generation.thought_closed = limit > thought
-    generation.content = generation.content[: max(0, limit - thought - 1)]
+    generation.thought_closed = generation.thinks and limit >= thought
+    generation.content = generation.content[: max(0, limit - thought)]
     generation.calls = []  # servers do not parse a section that is not closed

@@ -1,10 +1,7 @@
-"""What a simulator run is like: a preset, overridden by a YAML file, overridden by flags."""
+"""What a simulator run is like: the facts that a preset, a YAML file and flags may set."""
 
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Any
-
-import yaml
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +14,74 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A host of the model; prices in US dollars per million tokens."""
+    """A host of the model; prices in US dollars per million tokens.
+
+    Attributes:
+        slots: Requests that it runs at once; none is no limit.
+        requests_per_minute: What it takes before it answers 429; none is no limit.
+        habits: Names of `simulator.habits.HABITS`: what it always does to what was sampled.
+        faults: Rates of faults, on top of the scenario's.
+    """
 
     name: str
     input_price: float
     output_price: float
+    slots: int | None = None
+    quantization: str = "int4"
+    habits: tuple[str, ...] = ()
+    requests_per_minute: float | None = None
+    faults: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def slug(self) -> str:
+        return self.name.lower().replace(" ", "-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the account and the gateway allow; none is no limit.
+
+    Attributes:
+        burst: Requests that may come at once before `requests_per_minute` binds.
+        retry_after_s: The hint of a 429 that a limit gives.
+        requests_per_second: Above it Cloudflare answers 429 with its HTML page.
+        in_flight_budget_usd: What all running requests may reserve together.
+        credits_usd: What the account may spend before 402.
+        key_limit_usd: What the key may spend before 403.
+    """
+
+    requests_per_minute: float | None = None
+    burst: float = 10
+    retry_after_s: float = 2
+    slots: int | None = None
+    requests_per_second: float | None = None
+    in_flight_budget_usd: float | None = None
+    credits_usd: float | None = None
+    key_limit_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A provider, or `*`, answers `status` between two moments, counted from the first request.
+
+    404 removes it from the list of endpoints; when all are removed the model is gone. With `fault`
+    its answers have that fault instead.
+    """
+
+    provider: str
+    from_s: float
+    to_s: float = float("inf")
+    status: int = 503
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forced:
+    """A fault for the requests whose body contains a text, as often as `times` says."""
+
+    match: str
+    fault: str
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +90,27 @@ class Scenario:
 
     Attributes:
         seed: Every decision is a function of it, the body and how often the body was seen.
-        speed: Divides every latency.
+        speed: Divides every latency, stall and moment of an outage, not the waiting hints.
         latency: Seconds from the request to the end of the answer.
+        time_to_headers: Seconds from the request to the headers; at once if absent.
+        tokens_per_s: Sampling rate; where it is given it decides the latency.
         tokens: Sampled tokens of an answer.
+        tokens_per_chunk: Tokens of one chunk of a stream.
         call_rate: Share of requests with tools that are answered by calls.
         truncate_rate: Share of answers that `max_tokens` is lowered for, so that they are cut.
+        faults: Rate of each fault by its name in `simulator.faults.FAULTS`; at most one happens.
+        force: Faults of single rows.
+        reasoning_mandatory: Refuses requests that switch thinking off.
+        expiration_date: Of the model, as the catalogue says it.
     """
 
     seed: int = 0
     speed: float = 1.0
     latency: LogNormal = LogNormal(0.02, 0.5)
+    time_to_headers: LogNormal | None = None
+    tokens_per_s: LogNormal | None = None
     tokens: LogNormal = LogNormal(120, 0.6)
+    tokens_per_chunk: int = 1
     providers: tuple[Provider, ...] = (
         Provider("Chutes", 0.44, 2.0),
         Provider("Fireworks", 0.6, 3.0),
@@ -48,37 +118,9 @@ class Scenario:
     )
     call_rate: float = 0.7
     truncate_rate: float = 0.0
-
-
-PRESETS = {"happy": Scenario()}
-
-
-def load_scenario(path: Path | None, preset: str | None, seed: int | None) -> Scenario:
-    """The scenario of a preset, a YAML file and a seed; later ones win.
-
-    Raises:
-        ValueError: An unknown preset or key; the message lists the known ones.
-    """
-    given: dict[str, Any] = (yaml.safe_load(path.read_text("utf-8")) or {}) if path else {}
-    name = preset or given.pop("preset", "happy")
-    if name not in PRESETS:
-        raise ValueError(f"preset {name!r} is none of {', '.join(PRESETS)}")
-    known = {field.name for field in fields(Scenario)}
-    if unknown := sorted(set(given) - known - {"preset"}):
-        raise ValueError(f"scenario keys {unknown}: known are preset, {', '.join(sorted(known))}")
-    given.pop("preset", None)
-    if seed is not None:
-        given["seed"] = seed
-    return replace(PRESETS[name], **{key: _read(key, value) for key, value in given.items()})
-
-
-def _read(key: str, value: Any) -> Any:
-    if key == "latency":
-        return LogNormal(float(value["median_s"]), float(value.get("sigma", 0)))
-    if key == "tokens":
-        return LogNormal(float(value["median"]), float(value.get("sigma", 0)))
-    if key == "providers":
-        return tuple(
-            Provider(item["name"], *map(float, item.get("price", (0.6, 3.0)))) for item in value
-        )
-    return value
+    limits: Limits = Limits()
+    faults: MappingProxyType[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    force: tuple[Forced, ...] = ()
+    outages: tuple[Outage, ...] = ()
+    reasoning_mandatory: bool = False
+    expiration_date: str | None = None

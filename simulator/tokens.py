@@ -1,5 +1,6 @@
 """Kimi's tokenizer for the simulator: its own few lines, so that no mistake is shared."""
 
+import functools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -47,6 +48,12 @@ _PATTERN = "|".join(
 )
 
 
+@functools.cache
+def load_kimi() -> "Kimi":
+    """The only one of the process: its ranks take a while."""
+    return Kimi()
+
+
 class Kimi:
     """Encodes, decodes and renders prompts as Kimi-K2.5's server does."""
 
@@ -60,7 +67,11 @@ class Kimi:
         self._encoding = tiktoken.Encoding(
             "kimi", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens=SPECIAL
         )
-        self._renderer = create_renderer(self, KimiK25RendererConfig(thinking=True))
+        self._renderers = {
+            thinks: create_renderer(self, KimiK25RendererConfig(thinking=thinks))
+            for thinks in (True, False)
+        }
+        self._counts: dict[str, int] = {}
 
     def encode(self, text: str, **_: Any) -> list[int]:
         """Ids of a prompt's text; the thinking markers that the renderer writes become ids."""
@@ -71,6 +82,16 @@ class Kimi:
     def encode_plain(self, text: str) -> list[int]:
         return self._encoding.encode_ordinary(text)
 
+    def count(self, text: str) -> int:
+        """Tokens of a text that comes again and again."""
+        if text not in self._counts:
+            self._counts[text] = len(self.encode_plain(text))
+        return self._counts[text]
+
+    def decode_bytes(self, ids: Sequence[int]) -> list[bytes]:
+        """The bytes of each token, which may end within a character."""
+        return self._encoding.decode_tokens_bytes(ids)
+
     def decode(self, ids: Sequence[int], **_: Any) -> str:
         return self._encoding.decode(ids)
 
@@ -79,8 +100,10 @@ class Kimi:
             return SPECIAL.get(tokens, self.unk_token_id)
         return [SPECIAL.get(token, self.unk_token_id) for token in tokens]
 
-    def render(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> list[int]:
-        """Ids of the prompt, thinking on."""
+    def render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], *, thinks: bool = True
+    ) -> list[int]:
+        """Ids of the prompt."""
         chat = [
             {
                 ("reasoning_content" if key == "reasoning" else key): value
@@ -88,6 +111,5 @@ class Kimi:
             }
             for m in json.loads(json.dumps(messages))
         ]
-        return list(
-            self._renderer.render_ids(chat, tools=tools or None, add_generation_prompt=True)
-        )
+        renderer = self._renderers[thinks]
+        return list(renderer.render_ids(chat, tools=tools or None, add_generation_prompt=True))

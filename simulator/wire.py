@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from simulator.engine import Generation
+from simulator.habits import Said, SaidCall, tell
 from simulator.scenario import Provider
 from simulator.tokens import Kimi
 
-PADDING = b"\n         \n"
-"""Keep-alive before the body: LF, nine blanks, LF; 137 of 146 recorded bodies begin with some."""
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
@@ -18,10 +17,24 @@ def generation_id(created: int, rng: random.Random) -> str:
     return f"gen-{created}-{''.join(rng.choices(_ALPHABET, k=20))}"
 
 
-def cost_usd(generation: Generation, provider: Provider) -> float:
-    """Price of the tokens, as billed."""
-    prompt = len(generation.prompt_ids) * provider.input_price
-    return round((prompt + len(generation.completion_ids) * provider.output_price) / 1e6, 10)
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """US dollars, as billed."""
+
+    prompt: float = 0.0
+    completion: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return round(self.prompt + self.completion, 12)
+
+
+def cost_of(prompt: int, completion: int, provider: Provider) -> Cost:
+    """Price of so many tokens."""
+    return Cost(
+        round(prompt * provider.input_price / 1e6, 12),
+        round(completion * provider.output_price / 1e6, 12),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +47,24 @@ class Label:
     provider: Provider
 
 
-def write_answer(generation: Generation, label: Label, kimi: Kimi) -> dict[str, Any]:
+def say(generation: Generation, provider: Provider, kimi: Kimi) -> Said:
+    """The texts and counts of a generation, through the host's habits."""
+    said = Said(
+        thought=kimi.decode(generation.thought),
+        content=kimi.decode(generation.content),
+        calls=tuple(
+            SaidCall(kimi.decode(call.identity), call.name, kimi.decode(call.arguments))
+            for call in generation.calls
+        ),
+        finish_reason=generation.finish_reason,
+        prompt_tokens=len(generation.prompt_ids),
+        completion_tokens=len(generation.completion_ids),
+        reasoning_tokens=generation.reasoning_tokens,
+    )
+    return tell(said, provider.habits)
+
+
+def write_answer(said: Said, label: Label, cost: Cost) -> dict[str, Any]:
     """The body of a whole answer."""
     return {
         "id": label.identity,
@@ -47,61 +77,61 @@ def write_answer(generation: Generation, label: Label, kimi: Kimi) -> dict[str, 
             {
                 "index": 0,
                 "logprobs": None,
-                "finish_reason": generation.finish_reason,
-                "native_finish_reason": generation.finish_reason,
-                "message": _message(generation, kimi),
+                "finish_reason": said.finish_reason,
+                "native_finish_reason": said.finish_reason,
+                "message": _message(said),
             }
         ],
-        "usage": _usage(generation, label.provider),
+        "usage": write_usage(said, cost),
     }
 
 
-def _message(generation: Generation, kimi: Kimi) -> dict[str, Any]:
-    content = kimi.decode(generation.content)
+def _message(said: Said) -> dict[str, Any]:
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": content or (None if generation.calls else ""),
+        "content": said.content or (None if said.calls else ""),
         "refusal": None,
+        "reasoning": said.thought,
     }
-    message["reasoning"] = thought = kimi.decode(generation.thought)
-    if thought:
-        message["reasoning_details"] = [
-            {"type": "reasoning.text", "text": thought, "format": "unknown", "index": 0}
-        ]
-    if generation.calls:
-        message["tool_calls"] = [
-            {
-                "type": "function",
-                "index": index,
-                "id": kimi.decode(call.identity),
-                "function": {"name": call.name, "arguments": kimi.decode(call.arguments)},
-            }
-            for index, call in enumerate(generation.calls)
-        ]
+    if said.thought:
+        message["reasoning_details"] = write_details(said.thought)
+    if said.calls:
+        message["tool_calls"] = [write_call(index, call) for index, call in enumerate(said.calls)]
     return message
 
 
-def _usage(generation: Generation, provider: Provider) -> dict[str, Any]:
-    prompt, completion = len(generation.prompt_ids), len(generation.completion_ids)
-    cost = cost_usd(generation, provider)
+def write_details(text: str) -> list[dict[str, Any]]:
+    """The second copy of a thought."""
+    return [{"type": "reasoning.text", "text": text, "format": "unknown", "index": 0}]
+
+
+def write_call(index: int, call: SaidCall) -> dict[str, Any]:
+    """A whole tool call."""
     return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "cost": cost,
-        "is_byok": False,
-        "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "cost_details": {"upstream_inference_cost": cost},
-        "completion_tokens_details": {
-            "reasoning_tokens": generation.reasoning_tokens,
-            "image_tokens": 0,
-        },
+        "type": "function",
+        "index": index,
+        "id": call.identity,
+        "function": {"name": call.name, "arguments": call.arguments},
     }
 
 
-def write_error(code: int, message: str, **metadata: Any) -> dict[str, Any]:
-    """The envelope of every error."""
-    error: dict[str, Any] = {"code": code, "message": message}
-    if metadata:
-        error["metadata"] = metadata
-    return {"error": error, "user_id": "user_2SimulatedAccountOfNobody"}
+def write_usage(said: Said, cost: Cost) -> dict[str, Any]:
+    """Counts as the host reports them, and what was billed."""
+    return {
+        "prompt_tokens": said.prompt_tokens,
+        "completion_tokens": said.completion_tokens,
+        "total_tokens": said.prompt_tokens + said.completion_tokens,
+        "cost": cost.total,
+        "is_byok": False,
+        "prompt_tokens_details": {
+            "cached_tokens": 0, "cache_write_tokens": 0, "audio_tokens": 0, "video_tokens": 0,
+        },
+        "cost_details": {
+            "upstream_inference_cost": cost.total,
+            "upstream_inference_prompt_cost": cost.prompt,
+            "upstream_inference_completions_cost": cost.completion,
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": said.reasoning_tokens, "image_tokens": 0, "audio_tokens": 0,
+        },
+    }  # fmt: skip

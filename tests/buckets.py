@@ -45,6 +45,10 @@ def write(bucket: str, name: str, data: bytes) -> None:
     storage.Client().bucket(bucket).blob(name).upload_from_string(data)
 
 
+def remove(bucket: str) -> None:
+    storage.Client().bucket(bucket).delete(force=True)
+
+
 def _plain(data: bytes) -> bytes:
     return zstandard.decompress(data) if data.startswith(zstandard.FRAME_HEADER) else data
 

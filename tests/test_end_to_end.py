@@ -89,14 +89,18 @@ def test_rejections_can_be_run_again(tmp_path: Path, simulator: Server) -> None:
 
 def test_collect_and_build_may_run_apart(tmp_path: Path, simulator: Server) -> None:
     write_prompts(tmp_path, example_prompts(10))
-    empty = run_pipeline(tmp_path, simulator.base_url, "--job", "build", "--max_bad_ratio", "1")
-    assert empty.returncode == 0, empty.stderr
-    assert assert_whole(tmp_path, 10)["codes"] == {"not_collected": 10}
+    absent = run_pipeline(tmp_path, simulator.base_url, "--job", "build")
+    assert absent.returncode == 2
+    assert "does not exist" in absent.stderr
     assert run_pipeline(tmp_path, simulator.base_url, "--job", "collect").returncode == 0
     sent = simulator.ledger()["requests"]
     assert run_pipeline(tmp_path, simulator.base_url, "--job", "build").returncode == 0
     assert assert_whole(tmp_path, 10)["good"] == 10
     assert simulator.ledger()["requests"] == sent
+    write_prompts(tmp_path, example_prompts(12))
+    more = run_pipeline(tmp_path, simulator.base_url, "--job", "build")
+    assert more.returncode == 0, more.stderr
+    assert assert_whole(tmp_path, 12)["codes"] == {"not_collected": 2}
 
 
 def test_the_key_is_found_nowhere(tmp_path: Path, simulator: Server) -> None:
@@ -149,14 +153,65 @@ def test_an_interrupted_run_says_so_and_goes_on(tmp_path: Path, sent: signal.Sig
         process.send_signal(sent)
         _, said = process.communicate(timeout=30)
         assert process.returncode == 130
-        assert b"goes on from the store" in said
+        assert b"goes on from" in said
         assert b"Traceback" not in said
         assert time.monotonic() - started < 20
         assert not (tmp_path / "out").exists()
         assert not list(tmp_path.glob("out.run-*"))
         assert run_pipeline(tmp_path, server.base_url).returncode == 0
         assert assert_whole(tmp_path, 60)["good"] == 60
-        assert server.ledger()["duplicates"] <= 16
+        assert server.ledger()["duplicates"] == 0  # what was on its way was waited for
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    write_prompts(tmp_path, example_prompts(60))
+    scenario = tmp_path / "hanging.yaml"
+    scenario.write_text("latency: {median_s: 300, sigma: 0}\n", "utf-8")
+    with serve_simulator("--scenario", str(scenario)) as server:
+        process = start_and_wait_for(tmp_path, server, 10)
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        while b"again to abandon it" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 130
+        assert not list(tmp_path.glob("out.run-*"))
+
+
+def test_the_cap_holds_and_a_higher_one_goes_on(tmp_path: Path, simulator: Server) -> None:
+    write_prompts(tmp_path, example_prompts(80))
+    capped = run_pipeline(tmp_path, simulator.base_url, "--max_cost_usd", "0.01")
+    assert capped.returncode == 4, capped.stderr
+    assert "--max_cost_usd 0.01" in capped.stderr
+    assert not (tmp_path / "out").exists()
+    spent = simulator.ledger()["charged_usd"]
+    assert 0.005 < spent < 0.02
+    again = run_pipeline(tmp_path, simulator.base_url, "--max_cost_usd", "0.01")
+    assert again.returncode == 4
+    assert simulator.ledger()["charged_usd"] - spent < 0.002
+    higher = run_pipeline(tmp_path, simulator.base_url, "--max_cost_usd", "5")
+    assert higher.returncode == 0, higher.stderr
+    assert assert_whole(tmp_path, 80)["good"] == 80
+    assert simulator.ledger()["duplicates"] == 0
+
+
+def test_two_runs_do_not_share_a_store_at_once(tmp_path: Path) -> None:
+    write_prompts(tmp_path, example_prompts(60))
+    with slow_simulator(tmp_path) as server:
+        process = start_and_wait_for(tmp_path, server, 5)
+        store = str(tmp_path / "out.store")
+        second = subprocess.run(
+            [*command_of(tmp_path, server.base_url, "--store", store), "--output", f"{tmp_path}/b"],
+            env=os.environ | {"OPENROUTER_API_KEY": KEY},
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            check=False,
+        )
+        assert second.returncode == 2
+        assert "another run is using it" in second.stderr
+        process.kill()
+        process.wait()
 
 
 def test_a_fatal_answer_stops_the_run_with_its_reason(tmp_path: Path, simulator: Server) -> None:
@@ -165,7 +220,7 @@ def test_a_fatal_answer_stops_the_run_with_its_reason(tmp_path: Path, simulator:
     assert done.returncode == 5
     assert "No auth credentials found" in done.stderr
     assert not (tmp_path / "out").exists()
-    assert simulator.ledger()["requests"] <= 4
+    assert simulator.ledger()["requests"] <= 8  # each of those in flight is confirmed once
     assert run_pipeline(tmp_path, simulator.base_url).returncode == 0
 
 

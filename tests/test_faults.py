@@ -10,16 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.openrouter.faults import (
+    BLOCKED,
     BROKEN,
     FATAL,
+    LIMITED,
     MAYBE_PAID,
     RATE,
     REFUSED,
     UNAVAILABLE,
+    UNCONFIRMED,
+    UNREACHED,
     Fault,
     judge,
-    retry_after_s,
 )
+from transforms.openrouter.hints import hint_s
 from transforms.openrouter.store import Attempt
 
 
@@ -47,17 +51,25 @@ def failed(code: Any, **metadata: Any) -> dict[str, Any]:
     ("status", "body", "fault"),
     [
         (400, failed(400), REFUSED),
-        (401, failed(401), FATAL),
+        (401, failed(401), UNCONFIRMED),
         (402, failed(402), FATAL),
-        (402, failed(402, reason="in_flight_budget_exhausted"), RATE),
+        (402, failed(402, reason="in_flight_budget_exhausted"), LIMITED),
         (403, failed(403, reasons=["violence"]), REFUSED),
         (403, failed(403, limit_source="openrouter_key_limit"), FATAL),
-        (403, b"error code: 1015", RATE),
+        (403, b"error code: 1015", BLOCKED),
         (404, failed(404), FATAL),
-        (408, b"", MAYBE_PAID),
+        (408, b"", UNAVAILABLE),
         (413, b"<html>", REFUSED),
         (422, b"{}", REFUSED),
-        (429, b"<html>error code: 1015</html>", RATE),
+        (429, b"<html>error code: 1015</html>", BLOCKED),
+        (429, failed(429), LIMITED),
+        (429, failed(429, provider_name="Chutes"), RATE),
+        (
+            404,
+            {"error": {"code": 404, "message": "No endpoints found that support tool use"}},
+            REFUSED,
+        ),
+        (500, {"error": {"code": 500, "availability": {"retryable": True}}}, RATE),
         (500, failed(500), UNAVAILABLE),
         (502, b"", UNAVAILABLE),
         (503, failed(503), RATE),
@@ -69,7 +81,7 @@ def failed(code: Any, **metadata: Any) -> dict[str, Any]:
         (200, b'{"choices":[{"message":{"conte', BROKEN),
         (200, b"[" * 100_000, BROKEN),
         (200, b'"text"', BROKEN),
-        (200, failed(429), RATE),
+        (200, failed(429), LIMITED),
         (200, failed("502"), UNAVAILABLE),
         (200, {"error": "overloaded"}, UNAVAILABLE),
         (200, {"choices": None}, UNAVAILABLE),
@@ -77,6 +89,7 @@ def failed(code: Any, **metadata: Any) -> dict[str, Any]:
         (200, {"choices": [{"finish_reason": "error", "message": {}}]}, UNAVAILABLE),
         (200, {"choices": [{"finish_reason": None, "message": {"content": "a"}}]}, BROKEN),
         (200, {"choices": [{"finish_reason": "content_filter", "message": {}}]}, REFUSED),
+        (200, {"choices": [{"finish_reason": "stop", "message": {"content": ""}}]}, UNAVAILABLE),
         (200, {"choices": [{"finish_reason": "length", "message": {"content": "a"}}]}, None),
         (200, {"choices": [{"finish_reason": "stop", "message": {"content": "a"}}]}, None),
     ],
@@ -90,7 +103,7 @@ def test_each_shape_has_its_class(status: int, body: Any, fault: Fault | None) -
 @pytest.mark.parametrize(
     ("status", "body", "error", "fault"),
     [
-        (None, b"", "ClientConnectorError: refused", UNAVAILABLE),
+        (None, b"", "ClientConnectorError: refused", UNREACHED),
         (None, b"", "TimeoutError: ", MAYBE_PAID),
         (200, b"", "ClientPayloadError: cut", MAYBE_PAID),
         (200, b'{"choices"', "ClientPayloadError: cut", MAYBE_PAID),
@@ -111,20 +124,44 @@ def test_recorded_rate_limits(shared: Callable[[str], Path]) -> None:
         assert judge(attempt(429, raw)).fault is RATE
 
 
+NOW = 1_900_000_000.0
+
+
 @pytest.mark.parametrize(
-    ("hint", "seconds"),
+    ("headers", "body", "seconds"),
     [
-        ("2", 2.0),
-        ("1.5", 1.5),
-        ("0", 0.0),
-        ("-3", 0.0),
-        ("9999", 300.0),
-        ("soon", None),
-        ("", None),
+        ({"retry-after": "2"}, {}, 2.0),
+        ({"retry-after": "1.5"}, {}, 1.5),
+        ({"retry-after": "0"}, {}, 0.0),
+        ({"retry-after": "-3"}, {}, 0.0),
+        ({"retry-after": "9999"}, {}, 300.0),
+        ({"retry-after": "nan"}, {}, None),
+        ({"retry-after": "soon"}, {}, None),
+        ({"retry-after": "Sun, 17 Mar 2030 17:47:40 GMT"}, {}, 60.0),
+        ({"retry-after": "Sun, 17 Mar 2030 17:46:00 GMT"}, {}, 0.0),
+        ({"x-ratelimit-reset": "1900000007000"}, {}, 7.0),
+        ({"x-ratelimit-reset": "1900000007"}, {}, 7.0),
+        ({"x-ratelimit-reset": "7"}, {}, 7.0),
+        ({}, {"error": {"metadata": {"headers": {"Retry-After": "120"}}}}, 120.0),
+        ({}, {"error": {"metadata": {"headers": {"X-RateLimit-Reset": "1900000009000"}}}}, 9.0),
+        ({}, {"error": {"code": 429}, "availability": {"retry_after": 4}}, 4.0),
+        ({}, {"error": {"availability": {"retry_after": 4}}}, 4.0),
+        ({"retry-after": "3"}, {"error": {"availability": {"retry_after": 4}}}, 3.0),
+        ({}, {"error": {"metadata": [1], "availability": "x"}}, None),
+        ({}, [], None),
     ],
 )
-def test_retry_after_in_seconds(hint: str, seconds: float | None) -> None:
-    assert retry_after_s(attempt(429, b"", hint=hint)) == seconds
+def test_the_service_says_how_long_to_wait(
+    headers: dict[str, str], body: Any, seconds: float | None
+) -> None:
+    found = hint_s(tuple(headers.items()), json.dumps(body).encode(), NOW)
+    assert found == pytest.approx(seconds)
+
+
+@given(st.text(max_size=20), st.binary(max_size=40))
+def test_a_hint_is_a_wait_that_ends_or_none(header: str, body: bytes) -> None:
+    found = hint_s((("retry-after", header), ("x-ratelimit-reset", header)), body)
+    assert found is None or 0 <= found <= 300
 
 
 @given(st.integers(100, 599), st.binary(max_size=60))

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from tests.buckets import objects, write
+from tests.buckets import objects, remove, write
 from tests.flaky import FlakyProxy, serve_flaky
 from tests.programs import (
     KEY,
@@ -27,7 +27,7 @@ from tests.programs import (
     start_and_wait_for,
     write_prompts,
 )
-from transforms.failures import ConfigError
+from transforms.failures import ConfigError, StoreError
 from transforms.openrouter.envelope import pack
 from transforms.openrouter.gcs_store import GcsStore
 from transforms.openrouter.store import Attempt
@@ -43,6 +43,7 @@ ANSWER = Attempt(
     body=b'{\n"a": 1}\n\x00\xff',
     started_at=1.5,
     ended_at=2.5,
+    first_at=1.75,
 )
 
 
@@ -71,6 +72,8 @@ def test_the_layout_is_the_documented_one(bucket: str) -> None:
         "headers": [["content-type", "application/json"]],
         "started_at": 1.5,
         "ended_at": 2.5,
+        "first_at": 1.75,
+        "last_at": None,
     }
     assert {found[name] for name in runs} == {b""}
 
@@ -122,6 +125,17 @@ def test_a_put_whose_reply_was_lost_is_there_once(bucket: str, proxy: FlakyProxy
         assert len(list(store.attempts_of_run("run"))) == 1
 
 
+def test_a_bucket_that_is_gone_stops_the_run(bucket: str) -> None:
+    with opened(bucket) as store:
+        remove(bucket)
+        with pytest.raises(StoreError, match=f"--store gs://{bucket}/answers: cannot .* keep"):
+            asyncio.run(store.put(ANSWER))
+        with pytest.raises(StoreError):
+            store.attempts(REQUEST)
+        with pytest.raises(StoreError):
+            list(store.all_attempts())
+
+
 def test_a_slow_bucket_does_not_hold_the_event_loop(bucket: str, proxy: FlakyProxy) -> None:
     async def put_while_the_bucket_waits_for_us(store: GcsStore) -> bool:
         proxy.arrived.clear()
@@ -168,7 +182,7 @@ def test_a_folder_made_by_hand_is_empty(bucket: str) -> None:
     with opened(bucket) as store:
         asyncio.run(store.put(ANSWER))
     with opened(bucket) as store:
-        assert len(store.attempts(REQUEST)) == 1
+        assert len(list(store.all_attempts())) == len(store.attempts(REQUEST)) == 1
 
 
 @pytest.mark.parametrize(

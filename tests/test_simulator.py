@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from simulator.scenario import load_scenario
+from simulator.presets import load_scenario
 from simulator.tokens import Kimi
 from tests.programs import Server, example_prompts, serve_simulator
 

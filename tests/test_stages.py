@@ -20,7 +20,8 @@ from transforms.chat.residuals import Residuals, Stratum
 from transforms.failures import FailureKind, Stage
 from transforms.observe import Observe
 from transforms.openrouter.client import CallConfig
-from transforms.openrouter.wire import Sampling
+from transforms.openrouter.sender import Wire
+from transforms.openrouter.wire import SOURCES, Sampling
 from transforms.partition import PartitionByVerdict
 from transforms.read_prompts import InputFile, ReadPrompts
 from transforms.reconstruct import Reconstruct, reconstruct
@@ -71,13 +72,15 @@ def test_call_openrouter_asks_and_fails_record_by_record(
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
     call = CallConfig(
-        base_url=simulator.base_url,
-        api_key="env:TEST_KEY",
+        wire=Wire(
+            base_url=simulator.base_url,
+            api_key="env:TEST_KEY",
+            max_tokens=500,
+            source=SOURCES["openrouter"],
+        ),
         store=str(tmp_path / "store"),
         run_id="r",
         max_in_flight=2,
-        max_tokens=500,
-        send=True,
     )
     sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=500)
     prompts = [build.prompt(f"Question {n}", id=f"p{n}") for n in range(5)]

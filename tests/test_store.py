@@ -57,6 +57,8 @@ ANYTHING = st.builds(
     body=st.binary(max_size=200),
     started_at=st.floats(0, 1e10),
     ended_at=st.floats(0, 1e10),
+    first_at=st.none() | st.floats(0, 1e10),
+    last_at=st.none() | st.floats(0, 1e10),
 )
 """Lone surrogates too: what aiohttp makes of header bytes that are not UTF-8."""
 
@@ -111,6 +113,7 @@ def test_tells_what_a_run_did(new_location: Callable[[], str]) -> None:
         assert [item.body for item in store.attempts_of_run("b")] == [b"2"]
         assert {item.body for item in store.attempts_of_run("c")} == {item.body for item in many}
         assert list(store.attempts_of_run("d")) == []
+        assert sorted(item.run_id for item in store.all_attempts()) == ["a", "b", *["c"] * 150]
 
 
 def test_a_place_that_is_none_is_refused() -> None:

@@ -49,7 +49,7 @@ async def call_openrouter(
         request = write_request(prompt, sampling)
         refuse_special_text(request.body.decode(), profile)
         completion = read_completion(await client.answer(request))
-        _refuse_other_model(completion, sampling)
+        _refuse_other_model(completion, sampling, client)
         if not sampling.source.names_provider:
             completion = replace(completion, provider=completion.provider or client.host)
     except RecordError as error:
@@ -62,12 +62,16 @@ async def call_openrouter(
     )
 
 
-def _refuse_other_model(completion: Completion, sampling: Sampling) -> None:
+def _refuse_other_model(
+    completion: Completion, sampling: Sampling, client: OpenRouterClient
+) -> None:
     """The answer must be the asked model's; its name may carry a date, as `MODEL-0127`."""
     asked = sampling.model.partition(":")[0]
     model = completion.model or ""
     if sampling.source.names_model and model != asked and not model.startswith(f"{asked}-"):
-        raise RecordError(FailureKind.WRONG_MODEL, f"{asked} was asked, {model!r} answered")
+        detail = f"{asked} was asked, {model!r} answered"
+        client.see_wrong_model(detail)
+        raise RecordError(FailureKind.WRONG_MODEL, detail)
 
 
 def refuse_special_text(body: str, profile: ModelProfile) -> None:

@@ -46,6 +46,10 @@ class FailureKind(StrEnum):
     """The service refuses this request for good (400, 403, 413, 422, content filter)."""
     SERVICE_STOPPED = "service_stopped"
     """Not sent: the service answered that no request of this run can succeed."""
+    SPEND_CAP = "spend_cap"
+    """Not sent: the answer might have cost more than `--max_cost_usd` leaves."""
+    INTERRUPTED = "interrupted"
+    """Not sent, or abandoned: the run was interrupted."""
     NOT_COLLECTED = "not_collected"
     """The store holds no answer to this prompt: `--job collect` has not asked it."""
     TEMPLATE_ERROR = "template_error"
@@ -58,6 +62,10 @@ class FailureKind(StrEnum):
 
 class ConfigError(ValueError):
     """The run cannot start: what, which value, what would be right."""
+
+
+class StoreError(Exception):
+    """The store cannot give or keep an answer: the run must stop before it pays for another."""
 
 
 class RecordError(Exception):

@@ -1,6 +1,7 @@
 """Observe: what each provider's counts say about it, before any one answer is judged."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
@@ -10,9 +11,9 @@ from transforms.chat.habits import stratum_of
 from transforms.chat.profile import ModelProfile
 from transforms.chat.residuals import Residuals, Stratum, merge_residuals
 from transforms.chat.special_tokens import count_residual
-from transforms.failures import RecordError
+from transforms.failures import Failure, RecordError
 from transforms.reconstruct import reconstruct
-from transforms.records import Exchange
+from transforms.records import Exchange, FailureCount
 from transforms.tokenize import tokenize
 
 Observed = tuple[Stratum, Residuals]
@@ -31,6 +32,27 @@ class Observe(beam.PTransform):
             | beam.FlatMap(observe, profile=self._profile).with_output_types(Observed)
             | beam.CombinePerKey(_MergeFn())
         )
+
+
+class CountFailures(beam.PTransform):
+    """How many prompts failed with each kind: the reason of a stop is one of them."""
+
+    def expand(self, failures: PCollection[Failure]) -> PCollection[FailureCount]:
+        return (
+            failures
+            | beam.Map(_by_kind).with_output_types(tuple[str, FailureCount])
+            | beam.CombinePerKey(_add_counts)
+            | beam.Values()
+        )
+
+
+def _by_kind(failure: Failure) -> tuple[str, FailureCount]:
+    return failure.kind.value, FailureCount(failure.kind.value, 1, failure.detail)
+
+
+def _add_counts(counts: Iterable[FailureCount]) -> FailureCount:
+    *others, last = counts
+    return replace(last, count=sum(count.count for count in others) + last.count)
 
 
 def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:

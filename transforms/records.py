@@ -80,6 +80,15 @@ class RecordCount:
     records: int
 
 
+@dataclass(frozen=True, slots=True)
+class FailureCount:
+    """How many prompts failed with a kind, and what one of them was told."""
+
+    kind: str
+    count: int
+    detail: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Token counts of the serving model's tokenizer, as reported; cost in US dollars."""

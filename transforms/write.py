@@ -20,7 +20,7 @@ from transforms.encoding.parquet import ParquetRows
 from transforms.encoding.rejection import encode_rejection
 from transforms.encoding.tfrecord import TFRecordRows
 from transforms.failures import Failure
-from transforms.records import RecordCount, Verdict
+from transforms.records import FailureCount, RecordCount, Verdict
 
 _ROWS: Mapping[str, Callable[[BinaryIO], Any]] = {"parquet": ParquetRows, "tfrecord": TFRecordRows}
 """What a sample can be written as."""
@@ -69,6 +69,18 @@ class WriteCounts(beam.PTransform):
     def expand(self, counts: PCollection[RecordCount]) -> None:
         lines = counts | beam.Map(_count_line).with_output_types(bytes)
         _ = lines | _to_files(self._folder, "counts", "part", "jsonl", _line_sink)
+
+
+class WriteFailureCounts(beam.PTransform):
+    """What prompts failed with in job 1, as `FOLDER/failed/part-*.jsonl`."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def expand(self, counts: PCollection[FailureCount]) -> None:
+        lines = counts | beam.Map(_failed_line).with_output_types(bytes)
+        _ = lines | _to_files(self._folder, "failed", "part", "jsonl", _line_sink)
 
 
 class WriteObserved(beam.PTransform):
@@ -128,6 +140,11 @@ def _line_sink(_destination: Any) -> _LineSink:
 
 def _count_line(count: RecordCount) -> bytes:
     return json.dumps({"path": count.path, "records": count.records}).encode() + b"\n"
+
+
+def _failed_line(count: FailureCount) -> bytes:
+    row = {"kind": count.kind, "count": count.count, "detail": count.detail}
+    return json.dumps(row).encode() + b"\n"
 
 
 def _observed_line(observed: tuple[Stratum, Residuals]) -> bytes:

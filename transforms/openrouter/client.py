@@ -1,84 +1,94 @@
-"""One request to the service: ask the store, send, keep the bytes, judge, try again."""
+"""One request's life: ask the store, send, keep the bytes, judge, try again."""
 
 import asyncio
+import hashlib
+import os
 import random
-import re
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from http import HTTPStatus
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import tenacity
 
 from transforms.failures import FailureKind, RecordError
-from transforms.openrouter.faults import Fault, Judged, judge, retry_after_s
-from transforms.openrouter.keys import resolve_key
-from transforms.openrouter.open_store import open_store
+from transforms.openrouter.budget import Budget
+from transforms.openrouter.faults import Fault, Judged, judge
+from transforms.openrouter.gate import Gate
+from transforms.openrouter.hints import hint_s
+from transforms.openrouter.limiter import Limiter
+from transforms.openrouter.open_store import GCS, open_store
+from transforms.openrouter.pace import Pace
 from transforms.openrouter.progress import Progress
-from transforms.openrouter.store import Attempt
+from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.wire import Request
 
-_KEPT_HEADERS = frozenset(
-    {"content-type", "retry-after", "x-generation-id", "x-provider-name", "cf-ray", "date"}
-)
-_ACCOUNT = re.compile(rb'("user_id"\s*:\s*)"user_[^"]*"')
-"""Error bodies name the account; it is not stored."""
-_CONNECT_S = 10.0
-_LONG_KEY = 20
-_SLOWEST_TOKENS_PER_S = 15.0
+_SHORTEST_WAIT_S = 1.0
+_DRAIN_S = 120.0
+"""After a stop, so long for what is on its way; then it is abandoned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallConfig:
-    """Where and how requests are sent; hashable, and free of secrets.
+    """What a process's client depends on; hashable, and free of secrets.
 
     Attributes:
-        api_key: A reference (`keys.resolve_key`).
         store: Where the response store is (`open_store`).
         max_in_flight: Most requests at once, a process.
-        max_tokens: Longest answer that is asked for; the deadline follows from it.
+        requests_per_minute: Most a minute, all processes of this host together.
+        max_cost_usd: Most this process may spend, with what the store says was spent before.
+        spent_usd: That.
+        longest_usd: Price of the longest answer that is asked for, if known.
+        prompts: How many there are, for the progress line.
         send: False: answer from the store alone.
     """
 
-    base_url: str
-    api_key: str
+    wire: Wire
     store: str
     run_id: str
     max_in_flight: int
-    max_tokens: int
-    send: bool
-
-    @property
-    def deadline_s(self) -> float:
-        """Longest wait for a whole answer: 10 s and its tokens at 15/s, within 300 and 3600 s."""
-        return min(max(10 + self.max_tokens / _SLOWEST_TOKENS_PER_S, 300.0), 3600.0)
+    requests_per_minute: float | None = None
+    max_cost_usd: Decimal | None = None
+    spent_usd: Decimal = Decimal(0)
+    longest_usd: Decimal | None = None
+    prompts: int | None = None
+    send: bool = True
 
 
 class OpenRouterClient:
-    """Answers requests, at most `max_in_flight` at once. Belongs to one event loop."""
+    """Answers requests from the store, else from the service. Belongs to one event loop.
+
+    `sleep` waits between tries; by default not beyond a stop.
+    """
 
     def __init__(
-        self, config: CallConfig, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self, config: CallConfig, sleep: Callable[[float], Awaitable[None]] | None = None
     ) -> None:
         self._config = config
-        self._sleep = sleep
         self._store = open_store(config.store)
-        self._key = resolve_key(config.api_key) if config.send else None
-        self._slots = asyncio.Semaphore(config.max_in_flight)
-        self._session: aiohttp.ClientSession | None = None
-        self._stopped: str | None = None
+        self._gate = _gate_of(config)
+        self._sleep = sleep or self._gate.rest
+        self._sender = Sender(config.wire) if config.send else None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
-        self._progress = Progress()
+        self._progress = Progress(self._gate, config.prompts) if config.send else None
+
+    @property
+    def host(self) -> str:
+        """The server's name: the provider of answers that name none."""
+        return urlsplit(self._config.wire.base_url).hostname or ""
 
     async def answer(self, request: Request) -> Any:
-        """The JSON of the answer: from the store, else from the service.
+        """The JSON of the answer.
 
         Raises:
-            RecordError: With the kind of the last fault; `SERVICE_STOPPED` after a fatal one;
-                `NOT_COLLECTED` if nothing may be sent and the store has nothing.
+            RecordError: With the kind of the last fault, or of the stop; `NOT_COLLECTED` if
+                nothing may be sent and the store has nothing.
+            StoreError: The store is damaged, or cannot keep an answer.
         """
         judged = await self._once(request)
         if judged.reply is not None:
@@ -86,9 +96,21 @@ class OpenRouterClient:
         kind = judged.fault.kind if judged.fault else FailureKind.NOT_COLLECTED
         raise RecordError(kind, judged.detail or "no answer in the store; run --job collect")
 
+    def see_wrong_model(self, detail: str) -> None:
+        """An answer of another model than was asked came."""
+        self._gate.see_wrong_model(detail)
+
+    def stop(self, kind: FailureKind, detail: str) -> None:
+        """Nothing more is sent; what is on its way has two minutes."""
+        self._gate.close(kind, detail)
+        if self._sender is not None:
+            asyncio.get_running_loop().call_later(_DRAIN_S, self._sender.abandon)
+
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        if self._progress is not None:
+            self._progress.close()
+        if self._sender is not None:
+            await self._sender.close()
         self._store.close()
 
     def _once(self, request: Request) -> asyncio.Task[Judged]:
@@ -102,9 +124,13 @@ class OpenRouterClient:
 
     async def _find(self, request: Request) -> Judged:
         judged = await self._known(request)
-        if judged.reply is None and self._config.send:
-            judged = await self._ask(request, judged)
-        return judged
+        if self._progress is not None and judged.reply is not None:
+            self._progress.reuse()
+        if judged.reply is not None or self._sender is None:
+            return judged
+        if judged.fault is not None and judged.fault.permanent:
+            return judged
+        return await self._ask(request, self._sender)
 
     async def _known(self, request: Request) -> Judged:
         judged = Judged()
@@ -114,120 +140,89 @@ class OpenRouterClient:
                 return judged
         return judged
 
-    async def _ask(self, request: Request, known: Judged) -> Judged:
-        if known.fault is not None and known.fault.permanent:
-            return known
+    async def _ask(self, request: Request, sender: Sender) -> Judged:
+        tries = _Tries()
         try:
             async for attempt in tenacity.AsyncRetrying(
-                stop=_used_up,
-                wait=_wait_s,
+                stop=tries.used_up,
+                wait=tries.wait_s,
                 retry=tenacity.retry_if_exception_type(_AskAgainError),
                 sleep=self._sleep,
                 reraise=True,
             ):
                 with attempt:
-                    return await self._try(request)
+                    return await self._try(request, sender)
         except _AskAgainError as error:
+            if error.fault.fatal:
+                self.stop(error.fault.kind, error.judged.detail)
             return error.judged
         raise AssertionError("tenacity returns or raises")
 
-    async def _try(self, request: Request) -> Judged:
-        async with self._slots:
-            if self._stopped is not None:  # by an answer that came while this one waited
-                raise RecordError(FailureKind.SERVICE_STOPPED, self._stopped)
-            with self._progress.in_flight():
-                attempt = await self._send(request)
-                await self._store.put(attempt)
-            judged = judge(attempt)
-            if judged.fault is not None and judged.fault.fatal:
-                self._stopped = judged.detail
-        self._progress.count(judged)
+    async def _try(self, request: Request, sender: Sender) -> Judged:
+        held = await self._gate.enter()
+        judged, hint = Judged(), None
+        try:
+            attempt = await sender.send(request, self._config.run_id)
+            await self._store.put(attempt)
+            judged, hint = judge(attempt), hint_s(attempt.headers, attempt.body)
+        finally:
+            self._gate.leave(held, judged, hint)
+        if self._progress is not None:
+            self._progress.count(judged)
         if judged.fault is None:
             return judged
-        raise _AskAgainError(judged, judged.fault, retry_after_s(attempt))
+        raise _AskAgainError(judged, judged.fault, hint)
 
-    async def _send(self, request: Request) -> Attempt:
-        """One POST; whatever happens on the wire becomes an attempt with the bytes that came."""
-        session = self._session = self._session or self._open()
-        started_at = time.time()
-        status: int | None = None
-        headers: tuple[tuple[str, str], ...] = ()
-        error: str | None = None
-        body = bytearray()
-        try:
-            async with (
-                asyncio.timeout(self._config.deadline_s),
-                session.post(self._url, data=request.body) as response,
-            ):
-                status = response.status
-                headers = _kept(response)
-                async for block in response.content.iter_any():
-                    body += block
-        except (aiohttp.ClientError, TimeoutError, OSError) as caught:
-            error = f"{type(caught).__name__}: {caught}"
-        return Attempt(
-            request_sha256=request.sha256,
-            run_id=self._config.run_id,
-            status=status,
-            error=error,
-            headers=headers,
-            body=self._without_secrets(bytes(body), status),
-            started_at=started_at,
-            ended_at=time.time(),
-        )
 
-    @property
-    def host(self) -> str:
-        """The server's name: the provider of answers that name none."""
-        return urlsplit(self._config.base_url).hostname or ""
+def _gate_of(config: CallConfig) -> Gate:
+    per_minute = config.requests_per_minute
+    return Gate(
+        limiter=Limiter(config.max_in_flight),
+        budget=Budget(config.max_cost_usd, config.longest_usd, spent_usd=config.spent_usd),
+        pace=Pace(_pace_file(config.store), per_minute) if per_minute else None,
+    )
 
-    @property
-    def _url(self) -> str:
-        return self._config.base_url.rstrip("/") + "/chat/completions"
 
-    def _open(self) -> aiohttp.ClientSession:
-        headers = {"Content-Type": "application/json"}
-        if self._key is not None:
-            headers["Authorization"] = f"Bearer {self._key}"
-        return aiohttp.ClientSession(
-            headers=headers,
-            connector=aiohttp.TCPConnector(limit=0),  # `_slots` limits; the pool must not queue
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
-        )
-
-    def _without_secrets(self, body: bytes, status: int | None) -> bytes:
-        """An error names the account and may echo the request; an answer stays as it came.
-
-        A short key may be a word of the answer; a long one is not there by chance.
-        """
-        body = _ACCOUNT.sub(rb'\1"redacted"', body)
-        key = (self._key or "").encode()
-        if key and (status != HTTPStatus.OK or len(key) >= _LONG_KEY):
-            body = body.replace(key, b"redacted")
-        return body
+def _pace_file(store: str) -> Path:
+    """In the store's folder; where processes of this host can share it if that is a bucket."""
+    if not store.startswith(GCS):
+        return Path(store) / "pace"
+    name = hashlib.sha256(store.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"eagle3-pace-{os.getuid()}" / name
 
 
 class _AskAgainError(Exception):
     """A fault that the next attempt may not meet."""
 
-    def __init__(self, judged: Judged, fault: Fault, hint_s: float | None) -> None:
+    def __init__(self, judged: Judged, fault: Fault, hint: float | None) -> None:
         super().__init__(judged.detail)
         self.judged = judged
         self.fault = fault
-        self.hint_s = hint_s
+        self.hint_s = hint
 
 
-def _used_up(state: tenacity.RetryCallState) -> bool:
-    return state.attempt_number >= _error_of(state).fault.attempts
+@dataclass(slots=True)
+class _Tries:
+    """What one prompt has met so far; each class of faults has its own measure of patience."""
 
+    counts: Counter[str] = field(default_factory=Counter)
+    since: dict[str, float] = field(default_factory=dict)
 
-def _wait_s(state: tenacity.RetryCallState) -> float:
-    """What the service asks for, else full jitter over a doubling window."""
-    error = _error_of(state)
-    if error.hint_s is not None:
-        return error.hint_s
-    window = error.fault.base_s * 2 ** (state.attempt_number - 1)
-    return random.uniform(0, min(window, error.fault.cap_s))
+    def used_up(self, state: tenacity.RetryCallState) -> bool:
+        fault = _error_of(state).fault
+        self.counts[fault.name] += 1
+        first = self.since.setdefault(fault.name, time.monotonic())
+        too_many = fault.attempts is not None and self.counts[fault.name] >= fault.attempts
+        return too_many or time.monotonic() - first > fault.patience_s
+
+    def wait_s(self, state: tenacity.RetryCallState) -> float:
+        """What the service asks for and a little more, else full jitter over a doubling window."""
+        error = _error_of(state)
+        if error.hint_s is not None:
+            return max(error.hint_s, _SHORTEST_WAIT_S) * random.uniform(1.0, 1.04)
+        window = error.fault.base_s * 2 ** min(self.counts[error.fault.name] - 1, 20)
+        least = _SHORTEST_WAIT_S if error.fault.slows else 0.0
+        return max(least, random.uniform(0, min(window, error.fault.cap_s)))
 
 
 def _error_of(state: tenacity.RetryCallState) -> _AskAgainError:
@@ -235,11 +230,3 @@ def _error_of(state: tenacity.RetryCallState) -> _AskAgainError:
     if not isinstance(error, _AskAgainError):
         raise TypeError(f"asked about {error!r}")  # another error is never retried
     return error
-
-
-def _kept(response: aiohttp.ClientResponse) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name.lower(), value)
-        for name, value in response.headers.items()
-        if name.lower() in _KEPT_HEADERS
-    )

@@ -1,6 +1,7 @@
 """What an attempt amounts to: an answer, or a fault of a class that says how to go on.
 
-The classes are data; `judge` is one pure function from what came over the wire to a class.
+The classes are data (`CLASSES`, and two tables from what came to a class); `judge` is one pure
+function over them. One retry layer acts on them: `client.py`.
 """
 
 import re
@@ -20,46 +21,85 @@ class Fault:
     """A class of faults and what is done about it.
 
     Attributes:
-        kind: What a prompt fails with when the attempts are used up.
-        attempts: Most tries of a prompt at faults of this class.
-        base_s: First back-off in seconds, doubled each time up to `cap_s`; full jitter.
+        kind: What a prompt fails with when its tries are used up.
+        attempts: Most tries of a prompt at faults of this class; `None`: as long as `patience_s`.
+        patience_s: Longest time that a prompt is tried at such faults, from its first one.
+        base_s, cap_s: Back-off where the service names none: full jitter over a window that
+            doubles from `base_s` to `cap_s`.
+        slows: Fewer requests at once would have avoided it: the limit goes down.
+        pause_s: Nothing at all is sent for so long at least, or as long as the service asks;
+            doubled each time in a row. `None`: only the prompt itself waits.
         permanent: Trying the same again cannot help: remembered, not sent again.
         fatal: No request of this run can succeed: the run stops.
+        maybe_paid: The service may have generated and charged an answer.
     """
 
     name: str
     kind: FailureKind
-    attempts: int
-    base_s: float
-    cap_s: float
+    attempts: int | None
+    patience_s: float = 3600.0
+    base_s: float = 0.0
+    cap_s: float = 0.0
+    slows: bool = False
+    pause_s: float | None = None
     permanent: bool = False
     fatal: bool = False
+    maybe_paid: bool = False
 
 
-RATE = Fault(name="rate", kind=FailureKind.RATE_LIMITED, attempts=10, base_s=2, cap_s=120)
+RATE = Fault(
+    name="rate", kind=FailureKind.RATE_LIMITED, attempts=None, patience_s=1800, base_s=2,
+    cap_s=120, slows=True,
+)  # fmt: skip
+LIMITED = replace(RATE, name="limited", pause_s=0.0)
+"""By the platform, for all of the account's requests; RATE is one host's."""
+BLOCKED = Fault(
+    name="blocked", kind=FailureKind.RATE_LIMITED, attempts=5, base_s=60, cap_s=600, slows=True,
+    pause_s=60,
+)  # fmt: skip
 UNAVAILABLE = Fault(
     name="unavailable", kind=FailureKind.PROVIDER_UNAVAILABLE, attempts=8, base_s=1, cap_s=60
 )
-MAYBE_PAID = Fault(name="maybe_paid", kind=FailureKind.TIMEOUT, attempts=3, base_s=5, cap_s=120)
-BROKEN = Fault(name="broken", kind=FailureKind.INVALID_RESPONSE, attempts=3, base_s=5, cap_s=120)
-REFUSED = Fault(
-    name="refused", kind=FailureKind.REFUSED, attempts=1, base_s=0, cap_s=0, permanent=True
+UNREACHED = replace(UNAVAILABLE, name="unreached")
+"""No connection was made."""
+MAYBE_PAID = Fault(
+    name="maybe_paid", kind=FailureKind.TIMEOUT, attempts=3, base_s=5, cap_s=120, maybe_paid=True
 )
-FATAL = Fault(
-    name="fatal", kind=FailureKind.SERVICE_STOPPED, attempts=1, base_s=0, cap_s=0, fatal=True
+BROKEN = Fault(
+    name="broken", kind=FailureKind.INVALID_RESPONSE, attempts=3, base_s=5, cap_s=120,
+    maybe_paid=True,
+)  # fmt: skip
+REFUSED = Fault(name="refused", kind=FailureKind.REFUSED, attempts=1, permanent=True)
+UNCONFIRMED = Fault(
+    name="unconfirmed", kind=FailureKind.SERVICE_STOPPED, attempts=2, base_s=1, cap_s=1, fatal=True
+)
+FATAL = Fault(name="fatal", kind=FailureKind.SERVICE_STOPPED, attempts=1, fatal=True)
+
+CLASSES = (
+    RATE,
+    LIMITED,
+    BLOCKED,
+    UNAVAILABLE,
+    UNREACHED,
+    MAYBE_PAID,
+    BROKEN,
+    REFUSED,
+    UNCONFIRMED,
+    FATAL,
 )
 
 _BY_STATUS: dict[int, Fault] = {
     400: REFUSED,
-    401: FATAL,
+    401: UNCONFIRMED,  # random ones were seen: it must be said twice
     402: FATAL,
     403: REFUSED,
     404: FATAL,
-    408: MAYBE_PAID,
+    408: UNAVAILABLE,
+    409: UNAVAILABLE,
     412: REFUSED,
     413: REFUSED,
     422: REFUSED,
-    429: RATE,
+    425: UNAVAILABLE,
     503: RATE,
     504: MAYBE_PAID,
     524: MAYBE_PAID,
@@ -67,36 +107,36 @@ _BY_STATUS: dict[int, Fault] = {
 }
 """Every other status from 500 on is UNAVAILABLE, every other one from 400 on REFUSED."""
 
-_BY_REASON: tuple[tuple[int, bytes, Fault], ...] = (
-    (402, b"in_flight", RATE),
-    (403, b"key_limit", FATAL),
-    (403, b"Key limit exceeded", FATAL),
-    (403, b"_budget", FATAL),
-    (403, b"error code: 1015", RATE),
+_BY_TEXT: tuple[tuple[frozenset[int], re.Pattern[bytes], Fault], ...] = (
+    (frozenset({403, 429, 503}), re.compile(rb"error code: 1015|^\s*<"), BLOCKED),
+    (frozenset({402}), re.compile(rb"in_flight"), LIMITED),
+    (frozenset({429}), re.compile(rb"provider_name|upstream|capacity_exhausted"), RATE),
+    (frozenset({429}), re.compile(b""), LIMITED),
+    (frozenset({403}), re.compile(rb"key_limit|[Kk]ey limit|_budget"), FATAL),
+    (frozenset({404}), re.compile(rb"endpoints found that support"), REFUSED),
+    (frozenset(range(400, 600)), re.compile(rb'"retryable"\s*:\s*true'), RATE),
 )
-"""Statuses that mean two things, told apart by what the body says; asked before the status."""
+"""What the body says of a status that means several things; asked in order, before the status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
     """Either `reply`, the JSON of an answer, or `fault` with what was said.
 
-    `cost_usd` is what the body says was paid, answer or not.
+    `cost_usd` is what the body says was paid, answer or not; `None` if it says nothing.
     """
 
     reply: Any = None
     fault: Fault | None = None
     detail: str = ""
-    cost_usd: Decimal = Decimal(0)
+    cost_usd: Decimal | None = None
 
 
 def judge(attempt: Attempt) -> Judged:
     """The meaning of one attempt. Never raises on what a server may send."""
     if attempt.error is not None:
-        fault = UNAVAILABLE if attempt.status is None and not attempt.body else MAYBE_PAID
-        if attempt.error.startswith("TimeoutError"):
-            fault = MAYBE_PAID
-        return Judged(fault=fault, detail=attempt.error)
+        sent_nothing = attempt.status is None and not attempt.error.startswith("TimeoutError")
+        return Judged(fault=UNREACHED if sent_nothing else MAYBE_PAID, detail=attempt.error)
     if attempt.status is not None and attempt.status >= 400:  # noqa: PLR2004 - HTTP's border
         return Judged(fault=_fault_of(attempt.status, attempt.body), detail=_said(attempt))
     try:
@@ -105,31 +145,44 @@ def judge(attempt: Attempt) -> Judged:
         return Judged(fault=BROKEN, detail=f"not JSON ({error}): {_shown(attempt.body)}")
     if not isinstance(reply, dict):
         return Judged(fault=BROKEN, detail=f"not an object: {_shown(attempt.body)}")
-    cost_usd = read_cost(reply.get("usage")) or Decimal(0)
-    return replace(_judge_reply(reply, attempt.body), cost_usd=cost_usd)
+    return replace(_judge_reply(reply, attempt.body), cost_usd=read_cost(reply.get("usage")))
 
 
-def _judge_reply(reply: dict[str, Any], body: bytes) -> Judged:
-    if error := reply.get("error"):
+def _judge_reply(reply: dict[str, Any], body: bytes) -> Judged:  # noqa: PLR0911 - one line a shape
+    choices = reply.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    finish = choice.get("finish_reason") if isinstance(choice, dict) else None
+    if (error := reply.get("error")) and finish != "length":  # a stream may say why after it
         code = str(error.get("code")) if isinstance(error, dict) else ""
         status = int(code) if re.fullmatch("[45][0-9]{2}", code) else 500
         return Judged(fault=_fault_of(status, body), detail=f"error in a 200: {_shown(body)}")
-    choices = reply.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+    if not isinstance(choice, dict):
         return Judged(fault=UNAVAILABLE, detail=f"no choices: {_shown(body)}")
-    finish = choices[0].get("finish_reason")
-    if finish == "error" or choices[0].get("error"):
+    if finish == "error" or choice.get("error"):
         return Judged(fault=UNAVAILABLE, detail=f"the provider failed: {_shown(body)}")
     if not finish:
         return Judged(fault=BROKEN, detail="no finish_reason: the answer is not whole")
     if finish == "content_filter":
         return Judged(fault=REFUSED, detail="content filter")
+    if _is_empty(choice) and not _tokens(reply):
+        return Judged(fault=UNAVAILABLE, detail="an empty answer of no tokens")
     return Judged(reply=reply)
 
 
+def _is_empty(choice: dict[str, Any]) -> bool:
+    message = choice.get("message")
+    names = ("content", "tool_calls", "reasoning", "reasoning_content")
+    return isinstance(message, dict) and not any(message.get(name) for name in names)
+
+
+def _tokens(reply: dict[str, Any]) -> Any:
+    usage = reply.get("usage")
+    return usage.get("completion_tokens") if isinstance(usage, dict) else None
+
+
 def _fault_of(status: int, body: bytes) -> Fault:
-    for known, said, fault in _BY_REASON:
-        if status == known and said in body:
+    for statuses, said, fault in _BY_TEXT:
+        if status in statuses and said.search(body):
             return fault
     server = 500
     return _BY_STATUS.get(status, UNAVAILABLE if status >= server else REFUSED)
@@ -145,13 +198,3 @@ def _said(attempt: Attempt) -> str:
 
 def _shown(body: bytes) -> str:
     return body.strip()[:300].decode(errors="replace")
-
-
-def retry_after_s(attempt: Attempt) -> float | None:
-    """Seconds that the service asks to wait, capped at 300; `None` if it names no number."""
-    value = dict(attempt.headers).get("retry-after", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return min(max(seconds, 0.0), 300.0)

@@ -11,6 +11,7 @@ that no run counts rather than a count without an answer.
 """
 
 import asyncio
+import contextlib
 import itertools
 import re
 import uuid
@@ -30,7 +31,7 @@ from google.cloud import storage
 from google.cloud.storage.retry import DEFAULT_RETRY
 from requests.adapters import HTTPAdapter
 
-from transforms.failures import ConfigError
+from transforms.failures import ConfigError, StoreError
 from transforms.openrouter.envelope import pack, unpack
 from transforms.openrouter.store import Attempt
 
@@ -43,7 +44,8 @@ _RETRY_OPEN = DEFAULT_RETRY.with_timeout(20.0)
 _MARK = b'{"format":1,"store":"eagle3-data-pipeline responses"}\n'
 _PLACE = re.compile(r"gs://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(.*))?")
 _NUMBER = re.compile(r"[0-9]{4,}")
-_MARKER = re.compile(r"([0-9a-f]{64})-([0-9]{4,})")
+_KEY = re.compile(r"([0-9a-f]{64})-([0-9]{4,})")
+_TROUBLE = (GoogleAPIError, GoogleAuthError, OSError)
 _TYPE = "application/zstd"
 _OURS = "put"
 """Metadata of an object: the put that made it. A retry whose first try arrived finds itself."""
@@ -64,7 +66,7 @@ class GcsStore:
         try:
             self._bucket = _connect().bucket(bucket)
             ours = self._open()
-        except (GoogleAPIError, GoogleAuthError, OSError) as error:
+        except _TROUBLE as error:
             raise ConfigError(f"--store {self._location}: {_why(error)}") from error
         if not ours:
             raise ConfigError(
@@ -82,9 +84,11 @@ class GcsStore:
 
         Raises:
             ConfigError: Something that is not ours is in the place of an attempt.
+            StoreError: The bucket cannot be read.
         """
-        numbers = sorted(self._numbers(request_sha256))
-        return tuple(self._read(request_sha256, number) for number in numbers)
+        with self._or_store_error():
+            numbers = sorted(self._numbers(request_sha256))
+            return tuple(self._read(request_sha256, number) for number in numbers)
 
     async def look_up(self, request_sha256: str) -> tuple[Attempt, ...]:
         """`attempts` in a thread of the store's own."""
@@ -92,15 +96,24 @@ class GcsStore:
         return await loop.run_in_executor(self._pool, self.attempts, request_sha256)
 
     async def put(self, attempt: Attempt) -> None:
-        """Returns when the bucket has the attempt and its run's object."""
+        """Returns when the bucket has the attempt and its run's object.
+
+        Raises:
+            StoreError: It cannot be kept, after Google's own retries.
+        """
         await asyncio.get_running_loop().run_in_executor(self._pool, self._put, attempt)
 
     def attempts_of_run(self, run_id: str) -> Iterator[Attempt]:
-        """All attempts that a run made; read many at a time, never all in memory."""
+        """All attempts that a run made; `attempts` tells what is raised."""
         folder = f"{self._prefix}runs/{run_id}/"
-        made = (self._made(blob.name, folder) for blob in self._list(folder))
-        while group := list(itertools.islice(made, 2 * _THREADS)):
-            yield from self._pool.map(lambda key: self._read(*key), group)
+        return self._read_all(blob.name.removeprefix(folder) for blob in self._list(folder))
+
+    def all_attempts(self) -> Iterator[Attempt]:
+        """Every attempt that is kept; a get for each, `attempts` tells what is raised."""
+        before_runs = f"{self._prefix}g"  # hex digits come before it, `runs/` and the mark after it
+        found = self._list(self._prefix, end_offset=before_runs)
+        names = (blob.name for blob in found if blob.name != self._prefix)
+        return self._read_all("-".join(name.rsplit("/", 2)[1:]) for name in names)
 
     def close(self) -> None:
         """Returns when what was put is in the bucket; the store is not used after it."""
@@ -110,7 +123,7 @@ class GcsStore:
     def _open(self) -> bool:
         """False, and nothing written, where something else is."""
         found = self._bucket.list_blobs(prefix=self._prefix, max_results=2, retry=_RETRY_OPEN)
-        # The console's "create folder" leaves an empty object of the folder's name.
+        # The console's "create folder" leaves an empty object of the prefix's name.
         used = any(blob.name != self._prefix for blob in found)
         mark = self._bucket.blob(f"{self._prefix}store.json")
         if not used:
@@ -119,9 +132,10 @@ class GcsStore:
 
     def _put(self, attempt: Attempt) -> None:
         key = attempt.request_sha256
-        number = self._keep(key, pack(attempt))
-        marker = f"{self._prefix}runs/{attempt.run_id}/{key}-{number:04d}"
-        self._bucket.blob(marker).upload_from_string(b"", retry=_RETRY)
+        with self._or_store_error():
+            number = self._keep(key, pack(attempt))
+            marker = f"{self._prefix}runs/{attempt.run_id}/{key}-{number:04d}"
+            self._bucket.blob(marker).upload_from_string(b"", retry=_RETRY)
 
     def _keep(self, request_sha256: str, data: bytes) -> int:
         """Creates the object under the first free number."""
@@ -157,22 +171,39 @@ class GcsStore:
             raise self._foreign(blob.name)
         return replace(attempt, number=number)
 
-    def _made(self, name: str, folder: str) -> tuple[str, int]:
-        marker = _MARKER.fullmatch(name.removeprefix(folder))
-        if marker is None:
-            raise self._foreign(name)
-        return marker[1], int(marker[2])
+    def _read_all(self, keys: Iterator[str]) -> Iterator[Attempt]:
+        """The attempts of `<sha256>-<number>`: many at a time, never all in memory."""
+        with self._or_store_error():
+            while group := list(itertools.islice(keys, 2 * _THREADS)):
+                yield from self._pool.map(self._read_key, group)
+
+    def _read_key(self, key: str) -> Attempt:
+        parts = _KEY.fullmatch(key)
+        if parts is None:
+            raise self._foreign(key)
+        return self._read(parts[1], int(parts[2]))
 
     def _blob(self, request_sha256: str, number: int) -> storage.Blob:
         name = f"{self._prefix}{request_sha256[:2]}/{request_sha256}/{number:04d}"
         return self._bucket.blob(name)
 
-    def _list(self, folder: str) -> Iterator[storage.Blob]:
+    def _list(self, folder: str, end_offset: str | None = None) -> Iterator[storage.Blob]:
         fields = "items(name,metadata),nextPageToken"
-        blobs: Iterator[storage.Blob] = iter(
-            self._bucket.list_blobs(prefix=folder, fields=fields, retry=_RETRY)
+        found: Iterator[storage.Blob] = iter(
+            self._bucket.list_blobs(
+                prefix=folder, end_offset=end_offset, fields=fields, retry=_RETRY
+            )
         )
-        return blobs
+        return found
+
+    @contextlib.contextmanager
+    def _or_store_error(self) -> Iterator[None]:
+        try:
+            yield
+        except _TROUBLE as error:
+            raise StoreError(
+                f"--store {self._location}: cannot give or keep an answer: {_said(error)}"
+            ) from error
 
     def _foreign(self, name: str) -> ConfigError:
         return ConfigError(
@@ -216,9 +247,13 @@ def _content(blob: storage.Blob) -> bytes | None:
     return data
 
 
+def _said(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
 def _why(error: Exception) -> str:
     """What is wrong with the bucket, and what would be right."""
-    said = (str(error).splitlines() or [type(error).__name__])[0][:300]
+    said = _said(error)
     match error:
         case NotFound():
             return "the bucket does not exist; create it, or name another one"

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any
 
+from transforms.failures import FailureKind
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 
 
@@ -28,6 +29,16 @@ class ClientLoop:
             return found
 
     @classmethod
+    def stop_all(cls, detail: str) -> bool:
+        """Lets what is on its way come, sends nothing more; False if nobody was sending."""
+        sending = [loop for loop in cls._loops.values() if loop.is_alive and loop.is_sending]
+        for loop in sending:
+            loop._loop.call_soon_threadsafe(  # noqa: SLF001 - its own class
+                loop.client.stop, FailureKind.INTERRUPTED, detail
+            )
+        return bool(sending)
+
+    @classmethod
     def close_all(cls) -> None:
         """Closes every client of the process and ends its thread."""
         with cls._lock:
@@ -36,6 +47,7 @@ class ClientLoop:
             cls._loops.clear()
 
     def __init__(self, config: CallConfig) -> None:
+        self.is_sending = config.send
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="calls")
         self._thread.start()

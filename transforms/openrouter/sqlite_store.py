@@ -12,14 +12,17 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import zstandard
 
-from transforms.failures import ConfigError
+from transforms.failures import ConfigError, StoreError
 from transforms.openrouter.store import Attempt
 
 _FORMAT = 1
-"""`user_version` of the database; another one is another program's, or another release's."""
+"""`user_version` of the database; another one is another release's."""
+_OURS = 0x45334150
+"""`application_id` of the database; another one is another program's."""
 _MAX_GROUP = 512
 """Most attempts a commit; a commit takes as long as the next group needs to gather."""
 
@@ -33,6 +36,8 @@ create table if not exists attempts(
     headers text not null,
     body blob not null,
     started_at real not null,
+    first_at real,
+    last_at real,
     ended_at real not null,
     primary key(request_sha256, attempt)
 ) without rowid
@@ -40,10 +45,13 @@ create table if not exists attempts(
 _INSERT = """
 insert into attempts
 select :request, coalesce(max(attempt), 0) + 1, :run_id, :status, :error, :headers, :body,
-       :started_at, :ended_at
+       :started_at, :first_at, :last_at, :ended_at
 from attempts where request_sha256 = :request
 """
-_COLUMNS = "request_sha256, attempt, run_id, status, error, headers, body, started_at, ended_at"
+_COLUMNS = (
+    "request_sha256, attempt, run_id, status, error, headers, body, started_at, first_at, last_at, "
+    "ended_at"
+)
 
 
 class SqliteStore:
@@ -65,22 +73,51 @@ class SqliteStore:
         self._open()
 
     def attempts(self, request_sha256: str) -> tuple[Attempt, ...]:
-        """All attempts at a request, oldest first."""
-        query = f"select {_COLUMNS} from attempts where request_sha256 = ? order by attempt"  # noqa: S608
-        rows = self._connection().execute(query, (bytes.fromhex(request_sha256),))
-        return tuple(_read(row) for row in rows)
+        """All attempts at a request, oldest first.
+
+        Raises:
+            StoreError: The file is damaged.
+        """
+        return tuple(self._select("request_sha256", bytes.fromhex(request_sha256)))
 
     async def look_up(self, request_sha256: str) -> tuple[Attempt, ...]:
         """The same on the loop's own thread: 5 µs, less than a hop to another one."""
         return self.attempts(request_sha256)
 
     def attempts_of_run(self, run_id: str) -> Iterator[Attempt]:
-        """All attempts that a run made."""
-        query = f"select {_COLUMNS} from attempts where run_id = ?"  # noqa: S608
-        return (_read(row) for row in self._connection().execute(query, (run_id,)))
+        """All attempts that a run made.
+
+        Raises:
+            StoreError: The file is damaged.
+        """
+        return self._select("run_id", run_id)
+
+    def all_attempts(self) -> Iterator[Attempt]:
+        """Every attempt that is kept.
+
+        Raises:
+            StoreError: The file is damaged.
+        """
+        return self._select("1", 1)
+
+    def _select(self, column: str, value: object) -> Iterator[Attempt]:
+        query = f"select {_COLUMNS} from attempts where {column} = ?"  # noqa: S608 - our words
+        order = " order by request_sha256, attempt"
+        try:
+            for row in self._connection().execute(query + order, (value,)):
+                yield _read(row)
+        except (sqlite3.Error, zstandard.ZstdError, ValueError) as error:
+            raise StoreError(
+                f"--store {self.path} is damaged: {error}; take a copy, and repair it with "
+                "sqlite3 .recover"
+            ) from error
 
     async def put(self, attempt: Attempt) -> None:
-        """Returns when the attempt is on disk."""
+        """Returns when the attempt is on disk.
+
+        Raises:
+            StoreError: It cannot be kept, as on a full disk.
+        """
         if self._writer is None:
             self._writer = threading.Thread(target=self._write, daemon=True, name="store-writer")
             self._writer.start()
@@ -97,18 +134,29 @@ class SqliteStore:
             self._writer = None
 
     def _open(self) -> None:
+        is_new = not self.path.exists()
+        if not is_new and self.path.stat().st_size == 0:
+            raise ConfigError(
+                f"--store {self.path}: is empty, as if it had been cut; remove it to start anew"
+            )
         try:
             connection = self._connection()
-            version = connection.execute("pragma user_version").fetchone()[0]
-            tables = connection.execute("select count(*) from sqlite_master").fetchone()[0]
-            if version not in {0, _FORMAT} or (version == 0 and tables):
+            found = [
+                connection.execute(f"pragma {name}").fetchone()[0]
+                for name in ("application_id", "user_version")
+            ]
+            if not is_new and found != [_OURS, _FORMAT]:
                 raise ConfigError(
-                    f"--store {self.path}: not a response store of this program (format {version}, "
-                    f"expected {_FORMAT}); nothing was changed, name another folder"
+                    f"--store {self.path}: not a response store of this program (found {found}, "
+                    f"expected {[_OURS, _FORMAT]}); nothing was changed, name another folder"
                 )
-            connection.execute("pragma journal_mode=wal")
+            if is_new:
+                connection.execute(f"pragma application_id={_OURS}")
+                connection.execute(f"pragma user_version={_FORMAT}")
+                connection.execute("pragma journal_mode=wal")
             connection.execute(_SCHEMA)
-            connection.execute(f"pragma user_version={_FORMAT}")
+        except sqlite3.OperationalError as error:
+            raise ConfigError(f"--store {self.path}: cannot be used now: {error}") from error
         except sqlite3.DatabaseError as error:
             raise ConfigError(
                 f"--store {self.path}: cannot be used: {error}; nothing was changed, "
@@ -124,16 +172,21 @@ class SqliteStore:
         return connection
 
     def _write(self) -> None:
+        """The writer thread: whatever goes wrong reaches those who wait, and it goes on."""
         compress = zstandard.ZstdCompressor(level=1).compress
-        connection = self._connection()
         while (first := self._queue.get()) is not None:
             group, stop = self._gather(first)
-            error = _commit(connection, [_row(put.attempt, compress) for put in group])
+            error: Exception | None = None
+            try:
+                _commit(self._connection(), [_row(put.attempt, compress) for put in group])
+            except Exception as caught:  # noqa: BLE001 - raised again where the answer is awaited
+                error = StoreError(f"--store {self.path}: an answer cannot be kept: {caught}")
             first.loop.call_soon_threadsafe(_settle, group, error)
             if stop:
                 break
-        connection.close()
-        del self._local.connection
+        connection = self._local.__dict__.pop("connection", None)
+        if connection is not None:
+            connection.close()
 
     def _gather(self, first: "_Put") -> tuple[list["_Put"], bool]:
         group = [first]
@@ -155,16 +208,15 @@ class _Put:
     committed: asyncio.Future[None]
 
 
-def _commit(connection: sqlite3.Connection, rows: list[dict[str, object]]) -> Exception | None:
+def _commit(connection: sqlite3.Connection, rows: list[dict[str, object]]) -> None:
+    connection.execute("begin immediate")
     try:
-        connection.execute("begin immediate")
         connection.executemany(_INSERT, rows)
         connection.execute("commit")
-    except sqlite3.Error as error:  # a full disk: nobody may go on as if the answer were kept
+    except BaseException:
         if connection.in_transaction:
             connection.execute("rollback")
-        return error
-    return None
+        raise
 
 
 def _settle(group: list[_Put], error: Exception | None) -> None:
@@ -186,12 +238,14 @@ def _row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str, obje
         "headers": json.dumps(attempt.headers),
         "body": compress(attempt.body),
         "started_at": attempt.started_at,
+        "first_at": attempt.first_at,
+        "last_at": attempt.last_at,
         "ended_at": attempt.ended_at,
     }
 
 
-def _read(row: tuple[bytes, int, str, int | None, str | None, str, bytes, float, float]) -> Attempt:
-    request, number, run_id, status, error, headers, body, started_at, ended_at = row
+def _read(row: tuple[Any, ...]) -> Attempt:
+    request, number, run_id, status, error, headers, body, *times = row
     return Attempt(
         request_sha256=request.hex(),
         number=number,
@@ -200,6 +254,8 @@ def _read(row: tuple[bytes, int, str, int | None, str | None, str, bytes, float,
         error=error,
         headers=tuple((name, value) for name, value in json.loads(headers)),
         body=zstandard.decompress(body),
-        started_at=started_at,
-        ended_at=ended_at,
+        started_at=times[0],
+        first_at=times[1],
+        last_at=times[2],
+        ended_at=times[3],
     )

@@ -20,6 +20,7 @@ class Attempt:
         headers: The ones that are kept, names in lower case.
         body: The bytes that came, whole or not.
         started_at, ended_at: Unix seconds.
+        first_at, last_at: When the first and the last block with text came; padding has none.
     """
 
     request_sha256: str
@@ -30,13 +31,16 @@ class Attempt:
     body: bytes
     started_at: float
     ended_at: float
+    first_at: float | None = None
+    last_at: float | None = None
     number: int | None = None
 
 
 class ResponseStore(Protocol):
     """Attempts by request; any number of threads and processes may share one.
 
-    Nothing is ever changed or removed, and no key, token or user id is put in.
+    Nothing is ever changed or removed, and no key, token or user id is put in. What cannot be read
+    or kept any more raises `StoreError`.
     """
 
     def attempts(self, request_sha256: str) -> tuple[Attempt, ...]:
@@ -50,6 +54,9 @@ class ResponseStore(Protocol):
 
     def attempts_of_run(self, run_id: str) -> Iterator[Attempt]:
         """All attempts that a run made."""
+
+    def all_attempts(self) -> Iterator[Attempt]:
+        """Every attempt that is kept."""
 
     def close(self) -> None:
         """Returns when what was put is durable."""

@@ -22,17 +22,32 @@ class Source:
     Attributes:
         names_model: Its answers carry the model that was asked for.
         names_provider: Its answers say who made them; others are their own provider.
+        pads: Something comes every few seconds while it generates: silence means it is gone.
+        headers: Sent with every request.
     """
 
     name: str
     names_model: bool
     names_provider: bool
+    pads: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 SOURCES = {
     source.name: source
     for source in (
-        Source(name="openrouter", names_model=True, names_provider=True),
+        Source(
+            name="openrouter",
+            names_model=True,
+            names_provider=True,
+            pads=True,
+            headers=(
+                # A repetition after a loss on the way costs nothing if the first was generated.
+                ("X-OpenRouter-Cache", "true"),
+                ("X-OpenRouter-Cache-TTL", "86400"),
+                ("X-OpenRouter-Metadata", "enabled"),
+            ),
+        ),
         Source(name="openai", names_model=False, names_provider=False),
     )
 }

@@ -1,0 +1,233 @@
+"""Decides what a request gets: host, answer, fault, price. Knows nothing of sockets."""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from simulator import wire
+from simulator.answering import Answerer, Written
+from simulator.capacity import Capacity
+from simulator.dialects import DIALECTS, Dialect
+from simulator.engine import Generation, sample
+from simulator.faults import FAULTS, Fault, choose
+from simulator.faults.refusals import Refused, refuse
+from simulator.ledger import Entry, Ledger
+from simulator.orders import Order, bad_request, check_order, demand_key, read_order
+from simulator.replay import Replay
+from simulator.reply import Piece, Reply, write_json
+from simulator.response_cache import Cached, ResponseCache, hit_headers
+from simulator.routing import route, timed_fault
+from simulator.scenario import Provider, Scenario
+from simulator.tokens import load_kimi
+
+_CANCELLABLE = frozenset(
+    ("OpenAI", "Azure", "Anthropic", "Fireworks", "Novita", "DeepInfra", "Together", "Cohere",
+     "Hyperbolic", "Avian", "xAI", "Cloudflare", "Friendli", "Chutes", "DeepSeek", "SFCompute",
+     "Liquid")
+)  # fmt: skip
+"""Hosts that stop, and stop charging, when a stream's client leaves."""
+_BYTES_PER_TOKEN = 4
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """A reply on its way, and what is to be booked when it ends.
+
+    Attributes:
+        keeps_text: The reply holds the whole text that was sampled.
+        release: Gives the host its room back.
+        store: Where the generation goes in the response cache.
+    """
+
+    reply: Reply
+    order: Order | None = None
+    entry: Entry | None = None
+    generation: Generation | None = None
+    provider: Provider | None = None
+    release: Callable[[], None] = lambda: None
+    keeps_text: bool = False
+    store: str | None = None
+
+
+class Service:
+    """One simulated service; every decision is a function of seed, body and asking."""
+
+    def __init__(
+        self, scenario: Scenario, replay: Replay | None = None, dialect: str = "openrouter"
+    ) -> None:
+        self.scenario = scenario
+        self.dialect: Dialect = DIALECTS[dialect]
+        self._replay = replay
+        self._kimi = load_kimi()
+        self._answerer = Answerer(scenario, self.dialect, self._kimi)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything; the timetable starts again with the next request."""
+        self.ledger = Ledger()
+        self._capacity = Capacity(self.scenario)
+        self._cache = ResponseCache()
+        self._first_s: float | None = None
+
+    def take(self, headers: Mapping[str, str], raw: bytes) -> Exchange:
+        """What a request gets; never raises."""
+        digest = ""
+        try:
+            demand_key(headers, self.dialect)
+            order = read_order(headers, raw, self.ledger, self.scenario)
+            digest = order.digest
+            return self._serve(order)
+        except Refused as refused:
+            reply = self._refuse(refused)
+            self._note_hint(digest, reply)
+            return Exchange(reply=reply)
+
+    def _refuse(self, refused: Refused) -> Reply:
+        write = self.dialect.refusal
+        refusal = refused.refusal
+        if write is None:
+            return refuse(refusal, refused.provider, 0.0)
+        body = write_json(write(refusal.status, refusal.message))
+        return Reply(status=refusal.status, pieces=(Piece(0.0, body),))
+
+    def _note_hint(self, digest: str, reply: Reply) -> None:
+        if (seconds := reply.hint_s(time.time())) is not None:
+            self.ledger.hint(digest, seconds)
+
+    def _serve(self, order: Order) -> Exchange:
+        if self._replay is not None:
+            return self._serve_recording(order, self._replay)
+        check_order(order, self.scenario, self.dialect)
+        key = self._cache.key(order.headers, order.raw)
+        if cached := self._cache.find(key):
+            return self._serve_cached(order, cached)
+        weight_usd = self._weigh(order)
+        if too_much := self._capacity.refuse_early(time.monotonic(), self.ledger, weight_usd):
+            raise Refused(too_much)
+        providers = route(self.scenario, order.body, self._elapsed_s(), order.rng)
+        fault = self._choose(order, providers[0])
+        if fault and fault.is_refusal:
+            return self._serve_refusal(order, fault, providers[0])
+        provider = self._find_room(providers)
+        exchange = self._generate(order, provider, fault, key)
+        exchange.release = self._capacity.start(provider, weight_usd)
+        return exchange
+
+    def _elapsed_s(self) -> float:
+        now = time.monotonic()
+        self._first_s = now if self._first_s is None else self._first_s
+        return (now - self._first_s) * self.scenario.speed
+
+    def _weigh(self, order: Order) -> float:
+        """What the request could cost at the dearest host."""
+        dearest = max(self.scenario.providers, key=lambda provider: provider.output_price)
+        return wire.cost_of(len(order.raw) // _BYTES_PER_TOKEN, order.max_tokens, dearest).total
+
+    def _choose(self, order: Order, provider: Provider) -> Fault | None:
+        """Forced by the scenario's row, by its timetable, or drawn."""
+        for force in self.scenario.force:
+            if order.seen < force.times and force.match.encode() in order.raw:
+                return FAULTS[force.fault]
+        if timed := timed_fault(self.scenario, provider, self._elapsed_s()):
+            return FAULTS[timed]
+        rng = random.Random(f"{self.scenario.seed} {order.digest} {order.seen} fault")
+        return choose(self.scenario.faults, rng) or choose(provider.faults, rng)
+
+    def _serve_refusal(self, order: Order, fault: Fault, provider: Provider) -> Exchange:
+        self.ledger.faults[fault.name] += 1
+        told = self._answerer.told_nothing(order, provider)
+        reply = fault.spoil(Reply(pieces=()), told)
+        self._note_hint(order.digest, reply)
+        return Exchange(reply=reply)
+
+    def _find_room(self, providers: list[Provider]) -> Provider:
+        now_s = time.monotonic()
+        for provider in providers:
+            if self._capacity.has_room(provider, now_s):
+                return provider
+        raise Refused(self._capacity.full(), providers[0].name)
+
+    def _generate(
+        self, order: Order, provider: Provider, fault: Fault | None, key: str | None
+    ) -> Exchange:
+        try:
+            generation = sample(order.body, self.scenario, order.rng, self._kimi)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise bad_request(f"cannot render: {error}") from error
+        written = self._answerer.write(order, generation, provider)
+        status = {"X-OpenRouter-Cache-Status": "MISS"} if key else {}
+        written.reply = replace(written.reply, headers={**written.reply.headers, **status})
+        fault = fault if fault and fault.fits(written.told) else None
+        exchange = self._exchange(order, generation, provider, written, fault)
+        exchange.store = None if fault else key
+        return exchange
+
+    def _exchange(
+        self, order: Order, generation: Generation, provider: Provider,
+        written: Written, fault: Fault | None,
+    ) -> Exchange:  # fmt: skip
+        entry = self._entry(order, generation, provider, written)
+        reply = written.reply
+        if fault:
+            self.ledger.faults[fault.name] += 1
+            entry.is_charged = fault.is_charged
+            reply = fault.spoil(reply, written.told)
+        self.ledger.book(entry)
+        return Exchange(
+            reply=reply, order=order, entry=entry, generation=generation, provider=provider,
+            keeps_text=fault is None or fault.keeps_text,
+        )  # fmt: skip
+
+    def _entry(
+        self, order: Order, generation: Generation, provider: Provider, written: Written
+    ) -> Entry:
+        return Entry(
+            generation_id=written.label.identity, body_hash=order.digest, provider=provider.name,
+            model=order.model, usd=written.cost.total, prompt_ids=generation.prompt_ids,
+            completion_ids=generation.completion_ids, is_stream=order.is_stream,
+            finish_reason=generation.finish_reason, chunks=written.chunks,
+            reasoning_tokens=generation.reasoning_tokens,
+        )  # fmt: skip
+
+    def _serve_cached(self, order: Order, cached: Cached) -> Exchange:
+        written = self._answerer.write(order, cached.generation, cached.provider, is_hit=True)
+        headers = {**written.reply.headers, **hit_headers(cached)}
+        written.reply = replace(written.reply, headers=headers)
+        entry = self._entry(order, cached.generation, cached.provider, written)
+        entry.is_charged = False
+        self.ledger.book(entry)
+        return Exchange(reply=written.reply, order=order, entry=entry, keeps_text=True)
+
+    def _serve_recording(self, order: Order, replay: Replay) -> Exchange:
+        recording = replay.find(order.body, order.seen)
+        if recording is None:
+            raise bad_request("no recording answers this prompt")
+        self.ledger.charge(order.digest, "replay", 0.0)
+        kind = "text/event-stream" if recording.is_stream else "application/json"
+        pieces = (Piece(0.0, recording.body),)
+        return Exchange(reply=Reply(status=recording.status, pieces=pieces, kind=kind))
+
+    def deliver(self, exchange: Exchange) -> None:
+        """The last bytes go out."""
+        if not (exchange.entry and exchange.keeps_text):
+            return
+        self.ledger.deliver(exchange.entry)
+        if exchange.store and exchange.generation and exchange.provider and exchange.order:
+            self._cache.store(
+                exchange.store, exchange.order.headers, exchange.generation,
+                exchange.provider, exchange.entry.generation_id,
+            )  # fmt: skip
+
+    def leave(self, exchange: Exchange, tokens: int) -> None:
+        """The client left after so many tokens of a stream; whole answers are charged in full."""
+        entry, provider = exchange.entry, exchange.provider
+        if entry is None or provider is None:
+            return
+        entry.is_cancelled = True
+        if entry.is_stream and provider.name in _CANCELLABLE:
+            self.ledger.cancel(entry, wire.cost_of(len(entry.prompt_ids), tokens, provider).total)
+
+    def find_entry(self, identity: str) -> Entry | None:
+        """A generation that was booked."""
+        return self.ledger.entries.get(identity)

@@ -1,0 +1,209 @@
+"""Who may send: limiter, budget and pace, on a clock of the test."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transforms.failures import FailureKind, RecordError
+from transforms.openrouter.budget import Budget
+from transforms.openrouter.faults import LIMITED, RATE, UNAVAILABLE, Judged
+from transforms.openrouter.gate import Gate
+from transforms.openrouter.limiter import Limiter
+from transforms.openrouter.pace import Pace
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def gate(clock: Clock, ceiling: int = 100, cap: str | None = None, longest: str = "1") -> Gate:
+    budget = Budget(Decimal(cap) if cap else None, Decimal(longest) if cap else None)
+    return Gate(limiter=Limiter(ceiling, clock), budget=budget, clock=clock)
+
+
+def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(coroutine)
+
+
+def answered(cost: str = "0") -> Judged:
+    return Judged(reply={}, cost_usd=Decimal(cost))
+
+
+def test_the_limit_doubles_each_round_up_to_half_then_grows_by_one() -> None:
+    limiter = Limiter(200, Clock())
+    limits = []
+
+    async def rounds() -> None:
+        for _ in range(4):
+            admissions = [await limiter.admit() for _ in range(int(limiter.limit))]
+            for admission in admissions:
+                limiter.succeed(admission)
+                limiter.release()
+            limits.append(int(limiter.limit))
+
+    run(rounds())
+    assert limits[:2] == [64, 100]
+    assert limits[2:] == [100, 101] or limits[2:] == [101, 102]
+
+
+def test_one_burst_of_refusals_cuts_the_limit_once() -> None:
+    clock = Clock()
+    limiter = Limiter(100, clock)
+
+    async def burst() -> None:
+        admissions = [await limiter.admit() for _ in range(32)]
+        clock.now += 5
+        for admission in admissions:
+            limiter.slow_down(admission, None)
+            limiter.release()
+        assert limiter.limit == pytest.approx(32 * 0.7)
+        clock.now += 100
+        limiter.slow_down(admissions[0], None)  # admitted under the old limit
+        assert limiter.limit == pytest.approx(32 * 0.7)
+        limiter.slow_down(await limiter.admit(), None)
+        assert limiter.limit == pytest.approx(32 * 0.7 * 0.7)
+
+    run(burst())
+
+
+def test_never_more_than_the_limit_and_first_come_first_served() -> None:
+    limiter = Limiter(3, Clock())
+    order: list[int] = []
+    most = 0
+
+    async def one(number: int) -> None:
+        nonlocal most
+        await limiter.admit()
+        order.append(number)
+        most = max(most, limiter.in_flight)
+        await asyncio.sleep(0)
+        limiter.release()
+
+    async def many() -> None:
+        await asyncio.gather(*(one(number) for number in range(20)))
+
+    run(many())
+    assert order == list(range(20))
+    assert most == 3
+
+
+def test_a_waiter_that_is_cancelled_gives_its_place_on() -> None:
+    limiter = Limiter(1, Clock())
+
+    async def scene() -> None:
+        await limiter.admit()
+        first = asyncio.ensure_future(limiter.admit())
+        second = asyncio.ensure_future(limiter.admit())
+        await asyncio.sleep(0)
+        limiter.release()
+        first.cancel()
+        async with asyncio.timeout(5):
+            await second
+
+    run(scene())
+
+
+@pytest.mark.parametrize(("fault", "pauses"), [(LIMITED, True), (RATE, False)])
+def test_the_platform_pauses_everybody_a_host_only_the_prompt(fault: Any, pauses: bool) -> None:
+    clock = Clock()
+    tested = gate(clock)
+
+    async def scene() -> None:
+        held = await tested.enter()
+        tested.leave(held, Judged(fault=fault, detail="d"), hint_s=7.0)
+        assert (tested.limiter._paused_until == clock.now + 7) == pauses
+        assert tested.limiter.limit == pytest.approx(32 * 0.7)
+
+    run(scene())
+
+
+def test_the_cap_holds_back_what_might_break_it() -> None:
+    tested = gate(Clock(), cap="3.5", longest="1")
+
+    async def scene() -> None:
+        held = [await tested.enter() for _ in range(3)]
+        with pytest.raises(RecordError) as caught:
+            await tested.enter()
+        assert caught.value.kind is FailureKind.SPEND_CAP
+        for item in held:
+            tested.leave(item, answered("0.25"), None)
+        assert tested.budget.spent_usd == Decimal("0.75")
+        assert tested.budget.reserved_usd == 0
+
+    run(scene())
+
+
+def test_without_a_price_few_are_sent_before_the_first_cost() -> None:
+    budget = Budget(Decimal(8))
+    reservations = [budget.reserve() for _ in range(9)]
+    assert reservations == [Decimal(1)] * 8 + [None]
+    budget.settle(Decimal(1), Decimal("0.01"), maybe_paid=False)
+    assert budget.reserve() == Decimal("0.01")
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=80), st.integers(1, 2000))
+def test_spent_stays_within_the_cap_and_what_was_in_flight(costs: list[int], cap: int) -> None:
+    budget = Budget(Decimal(cap), Decimal(100))
+    held: list[tuple[Decimal, int]] = []
+    for number, cost in enumerate(costs):
+        reservation = budget.reserve()
+        if reservation is None:
+            break
+        held.append((reservation, cost))
+        if number % 3 == 0:
+            budget.settle(held[0][0], Decimal(held.pop(0)[1]), maybe_paid=False)
+    for reservation, cost in held:
+        budget.settle(reservation, Decimal(cost), maybe_paid=False)
+    assert budget.spent_usd <= cap
+    assert budget.reserved_usd == 0
+
+
+def test_a_dead_service_stops_the_run() -> None:
+    clock = Clock()
+    tested = gate(clock)
+
+    async def scene() -> None:
+        for _ in range(199):
+            tested.leave(await tested.enter(), Judged(fault=UNAVAILABLE, detail="HTTP 500"), None)
+            clock.now += 1
+        assert tested.stop is None
+        tested.leave(await tested.enter(), Judged(fault=UNAVAILABLE, detail="HTTP 500"), None)
+        assert tested.stop is not None
+        assert "HTTP 500" in tested.stop.detail
+
+    run(scene())
+
+
+def test_after_a_stop_nobody_is_let_in_and_nobody_waits() -> None:
+    tested = gate(Clock(), ceiling=1)
+
+    async def scene() -> None:
+        await tested.enter()
+        waiting = [asyncio.ensure_future(tested.enter()) for _ in range(3)]
+        await asyncio.sleep(0)
+        tested.close(FailureKind.INTERRUPTED, "interrupted")
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {getattr(item, "kind", None) for item in found} == {FailureKind.INTERRUPTED}
+        await tested.rest(3600)
+
+    run(scene())
+
+
+def test_a_pace_is_shared_by_all_who_name_the_file(tmp_path: Path) -> None:
+    clock = Clock()
+    paces = [Pace(tmp_path / "pace", 600, clock) for _ in range(2)]
+    waits = [paces[number % 2].reserve_s() for number in range(5)]
+    assert waits == pytest.approx([0, 0, 0.1, 0.2, 0.3])
+    clock.now += 60
+    assert [paces[0].reserve_s() for _ in range(3)] == pytest.approx([0, 0, 0.1])

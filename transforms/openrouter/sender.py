@@ -1,0 +1,149 @@
+"""One POST, and what came of it: whatever happens on the wire becomes an attempt."""
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import aiohttp
+
+from transforms.openrouter.keys import resolve_key
+from transforms.openrouter.store import Attempt
+from transforms.openrouter.wire import Request, Source
+
+_KEPT_HEADERS = frozenset({
+    "content-type", "retry-after", "x-generation-id", "x-provider-name", "cf-ray", "date",
+    "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset",
+    "x-openrouter-cache-status", "x-openrouter-cache-source-id",
+})  # fmt: skip
+_ACCOUNT = re.compile(rb'(\\*"user_id\\*"\s*:\s*\\*")[^"\\]*')
+"""Error bodies name the account, some inside a text of JSON; it is not stored."""
+_CONNECT_S = 10.0
+_SILENCE_S = 90.0
+_SLOWEST_TOKENS_PER_S = 15.0
+_LONG_KEY = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """Where requests go and how long they may take; free of secrets.
+
+    Attributes:
+        api_key: A reference (`keys.resolve_key`).
+        max_tokens: Longest answer that is asked for; the deadline follows from it.
+    """
+
+    base_url: str
+    api_key: str
+    max_tokens: int
+    source: Source
+
+    @property
+    def deadline_s(self) -> float:
+        """Longest wait for a whole answer: 10 s and its tokens at 15/s, within 300 and 3600 s."""
+        return min(max(10 + self.max_tokens / _SLOWEST_TOKENS_PER_S, 300.0), 3600.0)
+
+
+class Sender:
+    """Sends requests over one session. Belongs to one event loop."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._key = resolve_key(wire.api_key)
+        self._deadlines: set[asyncio.Timeout] = set()
+        headers = {"Content-Type": "application/json", **dict(wire.source.headers)}
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key}"
+        self._session = aiohttp.ClientSession(
+            headers=headers,
+            connector=aiohttp.TCPConnector(limit=0),  # the gate limits; the pool must not queue
+            timeout=aiohttp.ClientTimeout(
+                total=None,
+                sock_connect=_CONNECT_S,
+                sock_read=_SILENCE_S if wire.source.pads else None,
+            ),
+        )
+
+    async def send(self, request: Request, run_id: str) -> Attempt:
+        """Padding is life, not progress: the deadline runs on while it comes."""
+        received = _Received(started_at=time.time())
+        try:
+            async with asyncio.timeout(self._wire.deadline_s) as deadline:
+                self._deadlines.add(deadline)
+                try:
+                    await self._post(request, received)
+                finally:
+                    self._deadlines.discard(deadline)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            received.error = f"{type(error).__name__}: {error}"
+        return self._as_attempt(request, run_id, received)
+
+    def abandon(self) -> None:
+        """Ends what is on its way, now; it may have been paid for."""
+        now = asyncio.get_running_loop().time()
+        for deadline in self._deadlines:
+            deadline.reschedule(now)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _post(self, request: Request, received: "_Received") -> None:
+        url = self._wire.base_url.rstrip("/") + "/chat/completions"
+        async with self._session.post(url, data=request.body) as response:
+            received.status = response.status
+            received.headers = {name.lower(): value for name, value in response.headers.items()}
+            async for block in response.content.iter_any():
+                received.take(block)
+
+    def _as_attempt(self, request: Request, run_id: str, received: "_Received") -> Attempt:
+        kept = ((n, v) for n, v in received.headers.items() if n in _KEPT_HEADERS)
+        return Attempt(
+            request_sha256=request.sha256,
+            run_id=run_id,
+            status=received.status,
+            error=None if received.error is None else self._clean(received.error),
+            headers=tuple((name, self._clean(value)) for name, value in kept),
+            body=self._without_secrets(bytes(received.body), received.status),
+            started_at=received.started_at,
+            first_at=received.first_at,
+            last_at=received.last_at,
+            ended_at=time.time(),
+        )
+
+    def _clean(self, text: str) -> str:
+        """Text that can be written, without the key, should the server have echoed it."""
+        text = text.replace(self._key, "redacted") if self._key else text
+        return text.encode("utf-8", "backslashreplace").decode()
+
+    def _without_secrets(self, body: bytes, status: int | None) -> bytes:
+        """An error names the account and may echo the request; an answer stays as it came.
+
+        A short key may be a word of the answer; a long one is not there by chance.
+        """
+        is_answer = status == HTTPStatus.OK and b'"choices"' in body
+        if not is_answer:
+            body = _ACCOUNT.sub(rb"\1redacted", body)
+        key = (self._key or "").encode()
+        if key and (not is_answer or len(key) >= _LONG_KEY):
+            body = body.replace(key, b"redacted")
+        return body
+
+
+class _Received:
+    """What has come so far; `first_at` and `last_at` are arrivals of text, not of padding."""
+
+    def __init__(self, started_at: float) -> None:
+        self.started_at = started_at
+        self.first_at: float | None = None
+        self.last_at: float | None = None
+        self.status: int | None = None
+        self.headers: dict[str, str] = {}
+        self.error: str | None = None
+        self.body = bytearray()
+
+    def take(self, block: bytes) -> None:
+        self.body += block
+        if b"{" in block:
+            self.last_at = time.time()
+            self.first_at = self.first_at or self.last_at
