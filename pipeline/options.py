@@ -109,7 +109,7 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
     _check_numbers(flags)
     _check_url(flags.base_url)
     _check_runner(flags.runner)
-    _check_output(flags.output)
+    _check_places(flags.output, flags.store or "")
     profile = load_profile(flags.profile, flags.tokenizer)
     output = os.path.realpath(absolute(flags.output))
     run_id = uuid.uuid4().hex[:12]
@@ -170,9 +170,11 @@ def worker_processes(beam_arguments: Sequence[str]) -> int:
     return max(1, found.direct_num_workers, workers * max(1, found.sdk_worker_parallelism))
 
 
-def _check_output(output: str) -> None:
+def _check_places(output: str, store: str) -> None:
     if "://" in output:
         raise ConfigError(f"--output {output}: only local folders are supported yet")
+    if "://" in store and not store.startswith(GCS):
+        raise ConfigError(f"--store {store}: give a local folder or gs://BUCKET/PREFIX")
 
 
 def _check_url(url: str) -> None:

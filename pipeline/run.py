@@ -73,7 +73,7 @@ def run(argv: Sequence[str]) -> int:
     config = read_options(argv)
     output = Path(config.output)
     _keep_apart(config.call.store, output)
-    with claim_output(output), claim_store(Path(config.call.store), config.job):
+    with claim_output(output), claim_store(config.call.store, config.job):
         config = _check(config, output)
         folder = run_folder(output, config.run_id)
         folder.mkdir()

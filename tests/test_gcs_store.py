@@ -18,6 +18,7 @@ from tests.buckets import objects, remove, write
 from tests.flaky import FlakyProxy, serve_flaky
 from tests.programs import (
     KEY,
+    ROOT,
     Server,
     assert_whole,
     example_prompts,
@@ -212,7 +213,8 @@ def test_kill_9_pays_twice_at_most_what_was_in_flight(tmp_path: Path, bucket: st
         process = start_and_wait_for(tmp_path, server, 40, *store)
         process.kill()
         process.wait()
-        finished = run_pipeline(tmp_path, server.base_url, "--max_in_flight", "16", *store)
+        flags = ("--max_in_flight", "16", "--requests_per_minute", "60000", *store)
+        finished = run_pipeline(tmp_path, server.base_url, *flags)
         assert finished.returncode == 0, finished.stderr
         assert assert_whole(tmp_path, 80)["good"] == 80
         truth = server.truth()
@@ -222,6 +224,7 @@ def test_kill_9_pays_twice_at_most_what_was_in_flight(tmp_path: Path, bucket: st
         assert server.ledger()["requests"] <= 80 + 16
     assert (tmp_path / "out.habits.json").exists()
     assert not (tmp_path / "out.store").exists()
+    assert not (ROOT / "gs:").exists()
     assert [name for name, data in objects(bucket).items() if KEY.encode() in data] == []
 
 

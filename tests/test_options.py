@@ -76,6 +76,7 @@ def test_direct_runner_means_this_machine(inputs: Path) -> None:
         (["--base_url=http://127.0.0.1:99999/v1"], "not an address"),
         (["--runner=NoSuchRunner"], "NoSuchRunner"),
         (["--output=gs://bucket/out"], "only local folders"),
+        (["--store=s3://bucket/out"], "a local folder or gs://BUCKET/PREFIX"),
         (["--input=."], "is a folder"),
         (["--input=label="], "is empty"),
     ],

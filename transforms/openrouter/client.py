@@ -1,16 +1,12 @@
 """One request's life: ask the store, send, keep the bytes, judge, try again."""
 
 import asyncio
-import hashlib
-import os
 import random
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,7 +18,7 @@ from transforms.openrouter.faults import Fault, Judged, judge
 from transforms.openrouter.gate import Gate
 from transforms.openrouter.hints import hint_s
 from transforms.openrouter.limiter import Limiter
-from transforms.openrouter.open_store import GCS, open_store
+from transforms.openrouter.open_store import host_folder, open_store
 from transforms.openrouter.pace import Pace
 from transforms.openrouter.progress import Progress
 from transforms.openrouter.sender import Sender, Wire
@@ -179,16 +175,8 @@ def _gate_of(config: CallConfig) -> Gate:
     return Gate(
         limiter=Limiter(config.max_in_flight),
         budget=Budget(config.max_cost_usd, config.longest_usd, spent_usd=config.spent_usd),
-        pace=Pace(_pace_file(config.store), per_minute) if per_minute else None,
+        pace=Pace(host_folder(config.store) / "pace", per_minute) if per_minute else None,
     )
-
-
-def _pace_file(store: str) -> Path:
-    """In the store's folder; where processes of this host can share it if that is a bucket."""
-    if not store.startswith(GCS):
-        return Path(store) / "pace"
-    name = hashlib.sha256(store.encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"eagle3-pace-{os.getuid()}" / name
 
 
 class _AskAgainError(Exception):
