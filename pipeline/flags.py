@@ -59,8 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--store",
-        metavar="DIR",
-        help="Response store: every answer byte for byte, never paid twice. Default: OUTPUT.store.",
+        metavar="DIR|gs://BUCKET/PREFIX",
+        help="Response store: every answer byte for byte, never paid twice. A bucket may be shared "
+        "by hosts (Google's default credentials). Default: OUTPUT.store.",
     )
     add(
         "--job",
@@ -71,7 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--habits",
         metavar="FILE",
-        help="A habits.json to judge by, instead of what this run's answers show.",
+        help="A habits.json to judge by, instead of what collect learned and left in the store's "
+        "folder, or in OUTPUT.habits.json on this machine if the store is a bucket.",
     )
     add(
         "--min_evidence",

@@ -88,11 +88,17 @@ def _set_up_output() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8
     # Beam warns of every output that is a tuple of collections; its errors come as exceptions.
     logging.basicConfig(level=logging.ERROR, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    # An interrupt passes through a DoFn: Beam logs it with its stack before it reaches `main`.
+    # What passes through a DoFn is logged by Beam with its stack before `main` says it in one line.
     for handler in logging.getLogger().handlers:
-        handler.addFilter(lambda record: "KeyboardInterrupt" not in record.getMessage())
+        handler.addFilter(lambda record: not _is_said_by_main(record))
     for name in ("pipeline", "transforms"):
         logging.getLogger(name).setLevel(logging.INFO)
+
+
+def _is_said_by_main(record: logging.LogRecord) -> bool:
+    kind = record.exc_info[0] if record.exc_info else None
+    of_ours = kind is not None and kind.__name__ in {"ConfigError", "StoreError"}
+    return of_ours or "KeyboardInterrupt" in record.getMessage()
 
 
 if __name__ == "__main__":

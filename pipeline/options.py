@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from pipeline.inputs import absolute, find_files
 from transforms.chat.profile import ModelProfile, load_profile
 from transforms.failures import ConfigError
 from transforms.openrouter.client import CallConfig
+from transforms.openrouter.open_store import GCS
 from transforms.openrouter.sender import Wire
 from transforms.openrouter.wire import SOURCES, Sampling
 from transforms.read_prompts import InputFile
@@ -57,6 +59,13 @@ class RunConfig:
     spread: bool
     processes: int
     beam_arguments: tuple[str, ...]
+
+    @property
+    def learned_habits_file(self) -> Path:
+        """In the store's folder; beside the output, on this machine, if the store is a bucket."""
+        if self.call.store.startswith(GCS):
+            return Path(f"{self.output}.habits.json")
+        return Path(self.call.store) / "habits.json"
 
     @property
     def call_from_store(self) -> CallConfig:
@@ -100,6 +109,7 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
     _check_numbers(flags)
     _check_url(flags.base_url)
     _check_runner(flags.runner)
+    _check_places(flags.output, flags.store or "")
     profile = load_profile(flags.profile, flags.tokenizer)
     output = os.path.realpath(absolute(flags.output))
     run_id = uuid.uuid4().hex[:12]
@@ -158,6 +168,13 @@ def worker_processes(beam_arguments: Sequence[str]) -> int:
     found = parser.parse_known_args(list(beam_arguments))[0]
     workers = max(found.parallelism, found.num_workers, found.max_num_workers, 1)
     return max(1, found.direct_num_workers, workers * max(1, found.sdk_worker_parallelism))
+
+
+def _check_places(output: str, store: str) -> None:
+    if "://" in output:
+        raise ConfigError(f"--output {output}: only local folders are supported yet")
+    if "://" in store and not store.startswith(GCS):
+        raise ConfigError(f"--store {store}: give a local folder or gs://BUCKET/PREFIX")
 
 
 def _check_url(url: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from transforms.failures import ConfigError
+from transforms.openrouter.open_store import host_folder
 
 MANIFEST = "manifest.json"
 _AT_FDCWD = -100
@@ -33,15 +34,15 @@ def claim_output(output: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claim_store(store: Path, job: str) -> Iterator[None]:
-    """Holds the store against other runs: two would ask, and pay, the same prompts.
+def claim_store(store: str, job: str) -> Iterator[None]:
+    """Holds the store against other runs of this host: two would ask, and pay, the same prompts.
 
     Raises:
         ConfigError: Another run is using it; or there is none to build from.
     """
-    if job == "build" and not store.is_dir():
+    if job == "build" and "://" not in store and not Path(store).is_dir():
         raise ConfigError(f"--store {store}: does not exist; --job build makes nothing without it")
-    with _locked(store / ".lock", f"--store {store}"):
+    with _locked(host_folder(store) / ".lock", f"--store {store}"):
         yield
 
 

@@ -1,5 +1,6 @@
 """Sub-command `run`: asks, judges, writes, counts, publishes."""
 
+import contextlib
 import os
 import resource
 import shutil
@@ -51,7 +52,7 @@ from transforms.chat.tokens import load_tokenizer
 from transforms.failures import ConfigError, FailureKind, RecordError
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.loop import ClientLoop
-from transforms.openrouter.store import SqliteStore
+from transforms.openrouter.open_store import open_store
 from transforms.prompts.lines import read_lines
 from transforms.read_prompts import InputFile
 from transforms.records import FailureCount
@@ -71,8 +72,8 @@ def run(argv: Sequence[str]) -> int:
     """
     config = read_options(argv)
     output = Path(config.output)
-    _check_folders(config, output)
-    with claim_output(output), claim_store(Path(config.call.store), config.job):
+    _keep_apart(config.call.store, output)
+    with claim_output(output), claim_store(config.call.store, config.job):
         config = _check(config, output)
         folder = run_folder(output, config.run_id)
         folder.mkdir()
@@ -81,18 +82,6 @@ def run(argv: Sequence[str]) -> int:
         finally:
             ClientLoop.close_all()
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_folders(config: RunConfig, output: Path) -> None:
-    for name, path in (("output", config.output), ("store", config.call.store)):
-        if "://" in path:
-            raise ConfigError(f"--{name} {path}: only local folders are supported yet")
-    store = Path(config.call.store)
-    if store.is_relative_to(output) or output.is_relative_to(store):
-        raise ConfigError(
-            f"--store {store}: publishing {output} would replace it; keep them apart "
-            f"(default {output}.store)"
-        )
 
 
 def _check(config: RunConfig, output: Path) -> RunConfig:
@@ -106,10 +95,9 @@ def _check(config: RunConfig, output: Path) -> RunConfig:
     load_tokenizer(config.profile)
     load_renderer(config.profile)
     _check_descriptors(config.call.max_in_flight)
-    opened = SqliteStore(config.call.store)
     capped = config.call.max_cost_usd is not None
-    spent_usd = spent_before(opened) / config.processes if capped else Decimal(0)
-    opened.close()
+    with contextlib.closing(open_store(config.call.store)) as opened:
+        spent_usd = spent_before(opened) / config.processes if capped else Decimal(0)
     prompts = sum(_count_lines(file) for file in config.files)
     if not prompts:
         raise ConfigError("--input: the files hold not a single record")
@@ -138,6 +126,15 @@ def _check_descriptors(in_flight: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def _keep_apart(location: str, output: Path) -> None:
+    store = Path(location)
+    if "://" not in location and (store.is_relative_to(output) or output.is_relative_to(store)):
+        raise ConfigError(
+            f"--store {store}: publishing {output} would replace it; keep them apart "
+            f"(default {output}.store)"
+        )
+
+
 def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]) -> int:
     started = time.monotonic()
     failed: dict[str, FailureCount] = {}
@@ -145,7 +142,7 @@ def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]
         _run(config, lambda pipeline: graph.collect(pipeline, config, str(folder / "collect")))
         failed = failed_in_collect(folder / "collect")
         _keep_habits(config, folder / "collect")
-    spent = count_spent(SqliteStore(config.call.store), config.run_id)
+    spent = _spent(config)
     for kind, code in _STOPS.items():
         if kind in failed:
             _say_stopped(failed[kind], spent)
@@ -165,17 +162,18 @@ def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]
     return TOO_MANY_BAD if bad_share > config.max_bad_ratio else COMPLETE
 
 
+def _spent(config: RunConfig) -> Spent:
+    with contextlib.closing(open_store(config.call.store)) as store:
+        return count_spent(store, config.run_id)
+
+
 def _run(config: RunConfig, fill: Callable[[beam.Pipeline], None]) -> None:
     with beam.Pipeline(options=PipelineOptions(list(config.beam_arguments))) as pipeline:
         fill(pipeline)
 
 
-def _habits_file(config: RunConfig) -> Path:
-    return Path(config.habits) if config.habits else Path(config.call.store) / "habits.json"
-
-
 def _keep_habits(config: RunConfig, folder: Path) -> None:
-    """What job 1 learned stays beside the answers it was learned from."""
+    """What job 1 learned stays for later builds."""
     strata = tuple(
         (
             Stratum(row["provider"], row["model"]),
@@ -183,13 +181,15 @@ def _keep_habits(config: RunConfig, folder: Path) -> None:
         )
         for row in observed_rows(folder)
     )
-    write_habits(Habits(strata), Path(config.call.store) / "habits.json")
+    write_habits(Habits(strata), config.learned_habits_file)
     shutil.rmtree(folder)
 
 
 def _habits(config: RunConfig) -> Habits:
-    path = _habits_file(config)
-    return read_habits(path) if config.habits or path.exists() else Habits()
+    if config.habits is not None:
+        return read_habits(Path(config.habits))
+    learned = config.learned_habits_file
+    return read_habits(learned) if learned.exists() else Habits()
 
 
 def _summarise(

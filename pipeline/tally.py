@@ -15,7 +15,7 @@ from pipeline.samples import read_json_lines, read_samples
 from transforms.encoding.tfrecord import count_records
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
-from transforms.openrouter.store import SqliteStore
+from transforms.openrouter.store import ResponseStore
 from transforms.records import FailureCount
 
 _COLUMNS = ["id", "provider", "evidence", "request_sha256"]
@@ -74,7 +74,7 @@ def observed_rows(folder: Path) -> list[Any]:
     return list(read_json_lines(folder / "observed"))
 
 
-def count_spent(store: SqliteStore, run_id: str) -> Spent:
+def count_spent(store: ResponseStore, run_id: str) -> Spent:
     """What a run's attempts came to."""
     requests, cost = 0, Decimal(0)
     answered: set[str] = set()
@@ -87,7 +87,7 @@ def count_spent(store: SqliteStore, run_id: str) -> Spent:
     return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost)
 
 
-def spent_before(store: SqliteStore) -> Decimal:
+def spent_before(store: ResponseStore) -> Decimal:
     """What all answers in a store cost."""
     costs = (judge(attempt).cost_usd or Decimal(0) for attempt in store.all_attempts())
     return sum(costs, Decimal(0))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.buckets import make_bucket, serve_buckets
 from tests.programs import Server, serve_simulator
 from transforms.chat.profile import ModelProfile, load_profile
 from transforms.chat.tokens import Tokenizer, load_tokenizer
@@ -44,3 +45,28 @@ def shared() -> Callable[[str], Path]:
 def simulator() -> Iterator[Server]:
     with serve_simulator() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def buckets() -> Iterator[Callable[[], str]]:
+    """Makes buckets on loopback, for this process and those that it starts."""
+    with serve_buckets() as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", address)
+        yield make_bucket
+
+
+@pytest.fixture
+def bucket(buckets: Callable[[], str]) -> str:
+    """A new bucket's name."""
+    return buckets()
+
+
+@pytest.fixture(scope="session", params=["sqlite", "gcs"])
+def new_location(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[], str]:
+    """Places for new response stores: each kind that there is."""
+    if request.param == "sqlite":
+        return lambda: str(tmp_path_factory.mktemp("store"))
+    new_bucket = request.getfixturevalue("buckets")
+    return lambda: f"gs://{new_bucket()}/answers"

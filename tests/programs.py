@@ -5,7 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,3 +101,40 @@ def rejections(output: Path) -> list[dict[str, Any]]:
 def summary(output: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((output / "summary.json").read_text("utf-8"))
     return found
+
+
+def assert_whole(folder: Path, prompts: int) -> dict[str, Any]:
+    """The conservation law on what is on disk; gives the summary."""
+    told = summary(folder / "out")
+    assert told["prompts"] == prompts == told["good"] + told["bad"] + told["failed"]
+    good = samples(folder / "out")
+    refused = rejections(folder / "out")
+    assert len(good) == told["good"]
+    assert len(refused) == told["bad"] + told["failed"]
+    assert Counter(row["rejection"]["code"] for row in refused) == told["codes"]
+    return told
+
+
+def slow_simulator(folder: Path) -> contextlib.AbstractContextManager[Server]:
+    """Answers take long enough to be in the middle of."""
+    scenario = folder / "slow.yaml"
+    scenario.write_text("latency: {median_s: 0.4, sigma: 0.7}\n", "utf-8")
+    return serve_simulator("--scenario", str(scenario))
+
+
+def start_and_wait_for(
+    folder: Path, server: Server, requests: int, *arguments: str
+) -> subprocess.Popen[bytes]:
+    """A run that has asked at least so many prompts, and is in the middle of it."""
+    process = subprocess.Popen(
+        command_of(folder, server.base_url, "--max_in_flight", "16", *arguments),
+        cwd=ROOT,
+        env=os.environ | {"OPENROUTER_API_KEY": KEY},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    polled = threading.Event()
+    while server.ledger()["requests"] < requests:
+        assert process.poll() is None, "ended before it was in the middle"
+        polled.wait(0.02)
+    return process

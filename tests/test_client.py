@@ -12,7 +12,7 @@ from transforms.failures import ConfigError, FailureKind, RecordError, StoreErro
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.sender import Wire
-from transforms.openrouter.store import SqliteStore
+from transforms.openrouter.sqlite_store import SqliteStore
 from transforms.openrouter.wire import SOURCES, Request
 
 REQUEST = Request(b'{"messages":[]}')

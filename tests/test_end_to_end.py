@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,27 +19,18 @@ from tests.programs import (
     KEY,
     ROOT,
     Server,
+    assert_whole,
     command_of,
     example_prompts,
     rejections,
     run_pipeline,
     samples,
     serve_simulator,
+    slow_simulator,
+    start_and_wait_for,
     summary,
     write_prompts,
 )
-
-
-def assert_whole(folder: Path, prompts: int) -> dict[str, Any]:
-    """The conservation law on what is on disk; gives the summary."""
-    told = summary(folder / "out")
-    assert told["prompts"] == prompts == told["good"] + told["bad"] + told["failed"]
-    good = samples(folder / "out")
-    refused = rejections(folder / "out")
-    assert len(good) == told["good"]
-    assert len(refused) == told["bad"] + told["failed"]
-    assert Counter(row["rejection"]["code"] for row in refused) == told["codes"]
-    return told
 
 
 def test_good_rows_are_what_was_sampled_and_a_rerun_sends_nothing(
@@ -135,28 +125,6 @@ def test_the_key_is_found_nowhere(tmp_path: Path, simulator: Server) -> None:
         check=True,
     )
     assert found.stdout.strip() == b"False"
-
-
-def slow_simulator(folder: Path) -> Any:
-    scenario = folder / "slow.yaml"
-    scenario.write_text("latency: {median_s: 0.4, sigma: 0.7}\n", "utf-8")
-    return serve_simulator("--scenario", str(scenario))
-
-
-def start_and_wait_for(folder: Path, server: Server, requests: int) -> subprocess.Popen[bytes]:
-    """A run that has asked at least so many prompts, and is in the middle of it."""
-    process = subprocess.Popen(
-        command_of(folder, server.base_url, "--max_in_flight", "16"),
-        cwd=ROOT,
-        env=os.environ | {"OPENROUTER_API_KEY": KEY},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    polled = threading.Event()
-    while server.ledger()["requests"] < requests:
-        assert process.poll() is None, "ended before it was in the middle"
-        polled.wait(0.02)
-    return process
 
 
 def test_kill_9_pays_twice_at_most_what_was_in_flight(tmp_path: Path) -> None:

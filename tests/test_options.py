@@ -30,6 +30,14 @@ def test_paths_are_made_absolute_and_labels_are_kept(inputs: Path) -> None:
     assert config.call.store == f"{inputs}/out.store"
 
 
+def test_habits_of_a_store_in_a_bucket_are_kept_beside_the_output(inputs: Path) -> None:
+    config = read_options(flags("--store=gs://bucket/answers"))
+    assert config.call.store == "gs://bucket/answers"
+    assert config.learned_habits_file == inputs / "out.habits.json"
+    local = read_options(flags("--store=answers"))
+    assert local.learned_habits_file == inputs / "answers" / "habits.json"
+
+
 def test_direct_runner_means_this_machine(inputs: Path) -> None:
     assert inputs
     config = read_options(flags("--runner=DirectRunner"))
@@ -67,6 +75,8 @@ def test_direct_runner_means_this_machine(inputs: Path) -> None:
         (["--base_url=ftp://x/y"], "not an address"),
         (["--base_url=http://127.0.0.1:99999/v1"], "not an address"),
         (["--runner=NoSuchRunner"], "NoSuchRunner"),
+        (["--output=gs://bucket/out"], "only local folders"),
+        (["--store=s3://bucket/out"], "a local folder or gs://BUCKET/PREFIX"),
         (["--input=."], "is a folder"),
         (["--input=label="], "is empty"),
     ],

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,10 +18,10 @@ from transforms.openrouter.faults import Fault, Judged, judge
 from transforms.openrouter.gate import Gate
 from transforms.openrouter.hints import hint_s
 from transforms.openrouter.limiter import Limiter
+from transforms.openrouter.open_store import host_folder, open_store
 from transforms.openrouter.pace import Pace
 from transforms.openrouter.progress import Progress
 from transforms.openrouter.sender import Sender, Wire
-from transforms.openrouter.store import SqliteStore
 from transforms.openrouter.wire import Request
 
 _SHORTEST_WAIT_S = 1.0
@@ -35,7 +34,7 @@ class CallConfig:
     """What a process's client depends on; hashable, and free of secrets.
 
     Attributes:
-        store: Folder of the response store.
+        store: Where the response store is (`open_store`).
         max_in_flight: Most requests at once, a process.
         requests_per_minute: Most a minute, all processes of this host together.
         max_cost_usd: Most this process may spend, with what the store says was spent before.
@@ -67,7 +66,7 @@ class OpenRouterClient:
         self, config: CallConfig, sleep: Callable[[float], Awaitable[None]] | None = None
     ) -> None:
         self._config = config
-        self._store = SqliteStore(config.store)
+        self._store = open_store(config.store)
         self._gate = _gate_of(config)
         self._sleep = sleep or self._gate.rest
         self._sender = Sender(config.wire) if config.send else None
@@ -120,7 +119,7 @@ class OpenRouterClient:
         return task
 
     async def _find(self, request: Request) -> Judged:
-        judged = self._known(request)
+        judged = await self._known(request)
         if self._progress is not None and judged.reply is not None:
             self._progress.reuse()
         if judged.reply is not None or self._sender is None:
@@ -129,9 +128,9 @@ class OpenRouterClient:
             return judged
         return await self._ask(request, self._sender)
 
-    def _known(self, request: Request) -> Judged:
+    async def _known(self, request: Request) -> Judged:
         judged = Judged()
-        for attempt in self._store.attempts(request.sha256):
+        for attempt in await self._store.look_up(request.sha256):
             judged = judge(attempt)
             if judged.reply is not None:
                 return judged
@@ -174,7 +173,7 @@ def _gate_of(config: CallConfig) -> Gate:
     return Gate(
         limiter=Limiter(config.max_in_flight),
         budget=Budget(config.max_cost_usd, config.longest_usd, spent_usd=config.spent_usd),
-        pace=Pace(Path(config.store) / "pace", per_minute) if per_minute else None,
+        pace=Pace(host_folder(config.store) / "pace", per_minute) if per_minute else None,
     )
 
 

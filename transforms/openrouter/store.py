@@ -1,57 +1,12 @@
-"""The response store: every attempt, byte for byte, on disk before anything else happens to it.
+"""The response store: every attempt, byte for byte, kept before anything else happens to it.
 
-SQLite in WAL mode, one writer thread a process with group commit; several processes of one host may
-share it. The answer to a request is the first attempt that was one; which that is, is judged when
-it is read, so that nothing stands between the arrival of the bytes and the disk.
+The answer to a request is the first attempt that was one; which that is, is judged when it is read,
+so that nothing stands between the arrival of the bytes and the disk.
 """
 
-import asyncio
-import json
-import queue
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import zstandard
-
-from transforms.failures import ConfigError, StoreError
-
-_FORMAT = 1
-"""`user_version` of the database; another one is another release's."""
-_OURS = 0x45334150
-"""`application_id` of the database; another one is another program's."""
-_MAX_GROUP = 512
-"""Most attempts a commit; a commit takes as long as the next group needs to gather."""
-
-_SCHEMA = """
-create table if not exists attempts(
-    request_sha256 blob not null,
-    attempt integer not null,
-    run_id text not null,
-    status integer,
-    error text,
-    headers text not null,
-    body blob not null,
-    started_at real not null,
-    first_at real,
-    last_at real,
-    ended_at real not null,
-    primary key(request_sha256, attempt)
-) without rowid
-"""
-_INSERT = """
-insert into attempts
-select :request, coalesce(max(attempt), 0) + 1, :run_id, :status, :error, :headers, :body,
-       :started_at, :first_at, :last_at, :ended_at
-from attempts where request_sha256 = :request
-"""
-_COLUMNS = (
-    "request_sha256, attempt, run_id, status, error, headers, body, started_at, first_at, last_at, "
-    "ended_at"
-)
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,204 +36,27 @@ class Attempt:
     number: int | None = None
 
 
-class SqliteStore:
-    """Attempts by request, in `FOLDER/responses.sqlite`.
+class ResponseStore(Protocol):
+    """Attempts by request; any number of threads and processes may share one.
 
-    Raises:
-        ConfigError: The file is no such store.
+    Nothing is ever changed or removed, and no key, token or user id is put in. What cannot be read
+    or kept any more raises `StoreError`.
     """
 
-    def __init__(self, folder: str) -> None:
-        self.path = Path(folder) / "responses.sqlite"
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(f"--store {folder}: cannot be written: {error}") from error
-        self._local = threading.local()
-        self._queue: queue.SimpleQueue[_Put | None] = queue.SimpleQueue()
-        self._writer: threading.Thread | None = None
-        self._open()
-
     def attempts(self, request_sha256: str) -> tuple[Attempt, ...]:
-        """All attempts at a request, oldest first.
+        """All attempts at a request, oldest first."""
 
-        Raises:
-            StoreError: The file is damaged.
-        """
-        return tuple(self._select("request_sha256", bytes.fromhex(request_sha256)))
-
-    def attempts_of_run(self, run_id: str) -> Iterator[Attempt]:
-        """All attempts that a run made.
-
-        Raises:
-            StoreError: The file is damaged.
-        """
-        return self._select("run_id", run_id)
-
-    def all_attempts(self) -> Iterator[Attempt]:
-        """Every attempt that is kept.
-
-        Raises:
-            StoreError: The file is damaged.
-        """
-        return self._select("1", 1)
-
-    def _select(self, column: str, value: object) -> Iterator[Attempt]:
-        query = f"select {_COLUMNS} from attempts where {column} = ?"  # noqa: S608 - our words
-        order = " order by request_sha256, attempt"
-        try:
-            for row in self._connection().execute(query + order, (value,)):
-                yield _read(row)
-        except (sqlite3.Error, zstandard.ZstdError, ValueError) as error:
-            raise StoreError(
-                f"--store {self.path} is damaged: {error}; take a copy, and repair it with "
-                "sqlite3 .recover"
-            ) from error
+    async def look_up(self, request_sha256: str) -> tuple[Attempt, ...]:
+        """`attempts` for an event loop, which must not wait for a network."""
 
     async def put(self, attempt: Attempt) -> None:
-        """Returns when the attempt is on disk.
+        """Returns when the attempt is durable; its `number` is the store's to give."""
 
-        Raises:
-            StoreError: It cannot be kept, as on a full disk.
-        """
-        if self._writer is None:
-            self._writer = threading.Thread(target=self._write, daemon=True, name="store-writer")
-            self._writer.start()
-        loop = asyncio.get_running_loop()
-        committed = loop.create_future()
-        self._queue.put(_Put(attempt, loop, committed))
-        await committed
+    def attempts_of_run(self, run_id: str) -> Iterator[Attempt]:
+        """All attempts that a run made."""
+
+    def all_attempts(self) -> Iterator[Attempt]:
+        """Every attempt that is kept."""
 
     def close(self) -> None:
-        """Stops the writer after what is queued; the file stays usable."""
-        if self._writer is not None:
-            self._queue.put(None)
-            self._writer.join()
-            self._writer = None
-
-    def _open(self) -> None:
-        is_new = not self.path.exists()
-        if not is_new and self.path.stat().st_size == 0:
-            raise ConfigError(
-                f"--store {self.path}: is empty, as if it had been cut; remove it to start anew"
-            )
-        try:
-            connection = self._connection()
-            found = [
-                connection.execute(f"pragma {name}").fetchone()[0]
-                for name in ("application_id", "user_version")
-            ]
-            if not is_new and found != [_OURS, _FORMAT]:
-                raise ConfigError(
-                    f"--store {self.path}: not a response store of this program (found {found}, "
-                    f"expected {[_OURS, _FORMAT]}); nothing was changed, name another folder"
-                )
-            if is_new:
-                connection.execute(f"pragma application_id={_OURS}")
-                connection.execute(f"pragma user_version={_FORMAT}")
-                connection.execute("pragma journal_mode=wal")
-            connection.execute(_SCHEMA)
-        except sqlite3.OperationalError as error:
-            raise ConfigError(f"--store {self.path}: cannot be used now: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise ConfigError(
-                f"--store {self.path}: cannot be used: {error}; nothing was changed, "
-                "repair it (sqlite3 .recover) or name another folder"
-            ) from error
-
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-            connection.execute("pragma synchronous=full")
-            self._local.connection = connection
-        return connection
-
-    def _write(self) -> None:
-        """The writer thread: whatever goes wrong reaches those who wait, and it goes on."""
-        compress = zstandard.ZstdCompressor(level=1).compress
-        while (first := self._queue.get()) is not None:
-            group, stop = self._gather(first)
-            error: Exception | None = None
-            try:
-                _commit(self._connection(), [_row(put.attempt, compress) for put in group])
-            except Exception as caught:  # noqa: BLE001 - raised again where the answer is awaited
-                error = StoreError(f"--store {self.path}: an answer cannot be kept: {caught}")
-            first.loop.call_soon_threadsafe(_settle, group, error)
-            if stop:
-                break
-        connection = self._local.__dict__.pop("connection", None)
-        if connection is not None:
-            connection.close()
-
-    def _gather(self, first: "_Put") -> tuple[list["_Put"], bool]:
-        group = [first]
-        while len(group) < _MAX_GROUP:
-            try:
-                put = self._queue.get_nowait()
-            except queue.Empty:
-                return group, False
-            if put is None:
-                return group, True
-            group.append(put)
-        return group, False
-
-
-@dataclass(frozen=True, slots=True)
-class _Put:
-    attempt: Attempt
-    loop: asyncio.AbstractEventLoop
-    committed: asyncio.Future[None]
-
-
-def _commit(connection: sqlite3.Connection, rows: list[dict[str, object]]) -> None:
-    connection.execute("begin immediate")
-    try:
-        connection.executemany(_INSERT, rows)
-        connection.execute("commit")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
-
-
-def _settle(group: list[_Put], error: Exception | None) -> None:
-    for put in group:
-        if put.committed.done():  # its task was cancelled
-            continue
-        if error is None:
-            put.committed.set_result(None)
-        else:
-            put.committed.set_exception(error)
-
-
-def _row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str, object]:
-    return {
-        "request": bytes.fromhex(attempt.request_sha256),
-        "run_id": attempt.run_id,
-        "status": attempt.status,
-        "error": attempt.error,
-        "headers": json.dumps(attempt.headers),
-        "body": compress(attempt.body),
-        "started_at": attempt.started_at,
-        "first_at": attempt.first_at,
-        "last_at": attempt.last_at,
-        "ended_at": attempt.ended_at,
-    }
-
-
-def _read(row: tuple[Any, ...]) -> Attempt:
-    request, number, run_id, status, error, headers, body, *times = row
-    return Attempt(
-        request_sha256=request.hex(),
-        number=number,
-        run_id=run_id,
-        status=status,
-        error=error,
-        headers=tuple((name, value) for name, value in json.loads(headers)),
-        body=zstandard.decompress(body),
-        started_at=times[0],
-        first_at=times[1],
-        last_at=times[2],
-        ended_at=times[3],
-    )
+        """Returns when what was put is durable."""
