@@ -122,28 +122,8 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         output=output,
         overwrite=flags.overwrite,
         profile=profile,
-        call=CallConfig(
-            wire=Wire(
-                base_url=flags.base_url,
-                api_key=flags.api_key,
-                max_tokens=flags.max_tokens,
-                source=SOURCES[flags.source],
-            ),
-            store=absolute(flags.store) if flags.store else f"{output}.store",
-            run_id=run_id,
-            max_in_flight=math.ceil(flags.max_in_flight / processes),
-            requests_per_minute=flags.requests_per_minute,
-            max_cost_usd=None if flags.max_cost_usd is None else flags.max_cost_usd / processes,
-        ),
-        sampling=Sampling(
-            model=flags.model or profile.model,
-            max_tokens=flags.max_tokens,
-            temperature=flags.temperature,
-            top_p=flags.top_p,
-            seed=flags.seed,
-            extra=read_extra_body(flags.extra_body, profile),
-            source=SOURCES[flags.source],
-        ),
+        call=_call_of(flags, profile, output, run_id, processes),
+        sampling=_sampling_of(flags, profile),
         job=flags.job,
         habits=absolute(flags.habits) if flags.habits else None,
         min_evidence=Evidence(flags.min_evidence),
@@ -152,6 +132,39 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         spread=not local or processes > 1,
         processes=processes,
         beam_arguments=(f"--runner={runner}", *rest),
+    )
+
+
+def _call_of(
+    flags: argparse.Namespace, profile: ModelProfile, output: str, run_id: str, processes: int
+) -> CallConfig:
+    """How a process calls: its share of what the flags allow all together."""
+    wire = Wire(
+        base_url=flags.base_url,
+        api_key=flags.api_key,
+        model=flags.model or profile.model,
+        max_tokens=flags.max_tokens,
+        source=SOURCES[flags.source],
+    )
+    return CallConfig(
+        wire=wire,
+        store=absolute(flags.store) if flags.store else f"{output}.store",
+        run_id=run_id,
+        max_in_flight=math.ceil(flags.max_in_flight / processes),
+        requests_per_minute=flags.requests_per_minute,
+        max_cost_usd=None if flags.max_cost_usd is None else flags.max_cost_usd / processes,
+    )
+
+
+def _sampling_of(flags: argparse.Namespace, profile: ModelProfile) -> Sampling:
+    return Sampling(
+        model=flags.model or profile.model,
+        max_tokens=flags.max_tokens,
+        temperature=flags.temperature,
+        top_p=flags.top_p,
+        seed=flags.seed,
+        extra=read_extra_body(flags.extra_body, profile),
+        source=SOURCES[flags.source],
     )
 
 

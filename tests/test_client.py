@@ -23,6 +23,7 @@ def config(base_url: str, folder: Path, **fields: Any) -> CallConfig:
     wire = Wire(
         base_url=base_url,
         api_key=f"file:{folder / 'key'}",
+        model="moonshotai/kimi-k2.5",
         max_tokens=100,
         source=SOURCES["openrouter"],
     )

@@ -110,6 +110,7 @@ def test_a_waiter_that_is_cancelled_gives_its_place_on() -> None:
         first.cancel()
         async with asyncio.timeout(5):
             await second
+        assert limiter.in_flight == 1
 
     run(scene())
 

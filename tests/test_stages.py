@@ -75,6 +75,7 @@ def test_call_openrouter_asks_and_fails_record_by_record(
         wire=Wire(
             base_url=simulator.base_url,
             api_key="env:TEST_KEY",
+            model="moonshotai/kimi-k2.5",
             max_tokens=500,
             source=SOURCES["openrouter"],
         ),

@@ -20,6 +20,7 @@ from transforms.openrouter.hints import hint_s
 from transforms.openrouter.limiter import Limiter
 from transforms.openrouter.open_store import host_folder, open_store
 from transforms.openrouter.pace import Pace
+from transforms.openrouter.preflight import preflight
 from transforms.openrouter.progress import Progress
 from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.wire import Request
@@ -39,7 +40,6 @@ class CallConfig:
         requests_per_minute: Most a minute, all processes of this host together.
         max_cost_usd: Most this process may spend, with what the store says was spent before.
         spent_usd: That.
-        longest_usd: Price of the longest answer that is asked for, if known.
         prompts: How many there are, for the progress line.
         send: False: answer from the store alone.
     """
@@ -51,7 +51,6 @@ class CallConfig:
     requests_per_minute: float | None = None
     max_cost_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
-    longest_usd: Decimal | None = None
     prompts: int | None = None
     send: bool = True
 
@@ -70,6 +69,7 @@ class OpenRouterClient:
         self._gate = _gate_of(config)
         self._sleep = sleep or self._gate.rest
         self._sender = Sender(config.wire) if config.send else None
+        self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
         self._progress = Progress(self._gate, config.prompts) if config.send else None
 
@@ -152,7 +152,17 @@ class OpenRouterClient:
             return error.judged
         raise AssertionError("tenacity returns or raises")
 
+    async def _look_ahead(self, sender: Sender) -> None:
+        """What the service tells, before the first paid request of this process."""
+        found = await preflight(sender, self._config.wire)
+        self._gate.budget.longest_usd = found.longest_usd
+        if found.stop is not None:
+            self._gate.close(FailureKind.SERVICE_STOPPED, found.stop)
+
     async def _try(self, request: Request, sender: Sender) -> Judged:
+        if self._config.wire.source.has_catalogue:
+            self._ahead = self._ahead or asyncio.ensure_future(self._look_ahead(sender))
+            await asyncio.shield(self._ahead)
         held = await self._gate.enter()
         judged, hint = Judged(), None
         try:
@@ -172,7 +182,7 @@ def _gate_of(config: CallConfig) -> Gate:
     per_minute = config.requests_per_minute
     return Gate(
         limiter=Limiter(config.max_in_flight),
-        budget=Budget(config.max_cost_usd, config.longest_usd, spent_usd=config.spent_usd),
+        budget=Budget(config.max_cost_usd, spent_usd=config.spent_usd),
         pace=Pace(host_folder(config.store) / "pace", per_minute) if per_minute else None,
     )
 

@@ -5,8 +5,10 @@ import re
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 import aiohttp
+import msgspec
 
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.store import Attempt
@@ -20,6 +22,7 @@ _KEPT_HEADERS = frozenset({
 _ACCOUNT = re.compile(rb'(\\*"user_id\\*"\s*:\s*\\*")[^"\\]*')
 """Error bodies name the account, some inside a text of JSON; it is not stored."""
 _CONNECT_S = 10.0
+_SMALL_CALL_S = 20.0
 _SILENCE_S = 90.0
 _SLOWEST_TOKENS_PER_S = 15.0
 _LONG_KEY = 20
@@ -31,11 +34,13 @@ class Wire:
 
     Attributes:
         api_key: A reference (`keys.resolve_key`).
+        model: Slug of the model that is asked for.
         max_tokens: Longest answer that is asked for; the deadline follows from it.
     """
 
     base_url: str
     api_key: str
+    model: str
     max_tokens: int
     source: Source
 
@@ -78,6 +83,15 @@ class Sender:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             received.error = f"{type(error).__name__}: {error}"
         return self._as_attempt(request, run_id, received)
+
+    async def get(self, path: str) -> Any:
+        """The JSON of a small call of the API; `None` if there is none, for whatever reason."""
+        url = self._wire.base_url.rstrip("/") + path
+        try:
+            async with asyncio.timeout(_SMALL_CALL_S), self._session.get(url) as response:
+                return msgspec.json.decode(await response.read())
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return None
 
     def abandon(self) -> None:
         """Ends what is on its way, now; it may have been paid for."""

@@ -22,6 +22,7 @@ class Source:
     Attributes:
         names_model: Its answers carry the model that was asked for.
         names_provider: Its answers say who made them; others are their own provider.
+        has_catalogue: It tells of models, hosts, prices and keys on paths of its own.
         pads: Something comes every few seconds while it generates: silence means it is gone.
         headers: Sent with every request.
     """
@@ -29,6 +30,7 @@ class Source:
     name: str
     names_model: bool
     names_provider: bool
+    has_catalogue: bool = False
     pads: bool = False
     headers: tuple[tuple[str, str], ...] = ()
 
@@ -40,6 +42,7 @@ SOURCES = {
             name="openrouter",
             names_model=True,
             names_provider=True,
+            has_catalogue=True,
             pads=True,
             # Not X-OpenRouter-Cache: a hit is free, but its usage is all zero, and without a count
             # its ids cannot be proved (measured against the simulator after a kill).

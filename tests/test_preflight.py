@@ -1,0 +1,46 @@
+"""What is known before the first paid request stops the run before it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.programs import example_prompts, run_pipeline, serve_simulator, summary, write_prompts
+
+
+def scenario(folder: Path, text: str) -> str:
+    path = folder / "scenario.yaml"
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "said"),
+    [
+        ('expiration_date: "2026-01-31"', [], "was retired on 2026-01-31"),
+        ("seed: 1", ["--model", "moonshotai/kimi-k9"], "Model not found"),
+        ("seed: 1", ["--max_tokens", "400000"], "no host allows --max_tokens 400000"),
+        ("seed: 1", ["--api_key", "none"], "No auth credentials found"),
+    ],
+)
+def test_it_stops_with_one_sentence_and_nothing_is_sent(
+    tmp_path: Path, text: str, flags: list[str], said: str
+) -> None:
+    write_prompts(tmp_path, example_prompts(10))
+    with serve_simulator("--scenario", scenario(tmp_path, text)) as server:
+        done = run_pipeline(tmp_path, server.base_url, *flags)
+        assert done.returncode == 5, done.stderr
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+        assert server.ledger()["requests"] == 0
+
+
+def test_an_output_can_be_built_again_after_the_model_is_gone(tmp_path: Path) -> None:
+    write_prompts(tmp_path, example_prompts(10))
+    with serve_simulator() as server:
+        assert run_pipeline(tmp_path, server.base_url).returncode == 0
+    retired = scenario(tmp_path, 'expiration_date: "2026-01-31"')
+    with serve_simulator("--scenario", retired) as server:
+        assert run_pipeline(tmp_path, server.base_url).returncode == 0
+    told: dict[str, Any] = summary(tmp_path / "out")
+    assert (told["good"], told["requests_sent"]) == (10, 0)
