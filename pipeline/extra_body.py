@@ -8,7 +8,7 @@ from transforms.failures import ConfigError
 
 _OWNED = frozenset({
     "model", "models", "messages", "tools", "max_tokens", "max_completion_tokens", "temperature",
-    "top_p", "seed", "stream", "n", "user",
+    "top_p", "seed", "stream", "stream_options", "n", "user",
 })  # fmt: skip
 """Fields of the body that flags and prompts decide."""
 _FORCING = frozenset({

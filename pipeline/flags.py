@@ -9,7 +9,7 @@ from typing import Any
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from transforms.failures import ConfigError
-from transforms.openrouter.wire import SOURCES
+from transforms.openrouter.wire import DELIVERIES, SOURCES
 from transforms.records import Evidence
 from transforms.write import FORMATS
 
@@ -80,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[item.value for item in Evidence],
         default="B2",
         help="Weakest evidence of a good sample, from A1 (ids of the server) to C (none).",
+    )
+    add(
+        "--delivery",
+        choices=DELIVERIES,
+        default="whole",
+        help="whole answers, a stream, or auto: a stream where no tools are declared.",
     )
     add(
         "--max_in_flight",

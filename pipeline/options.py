@@ -84,6 +84,7 @@ class RunConfig:
             "seed": self.sampling.seed,
             "extra_body": json.loads(self.sampling.extra),
             "min_evidence": self.min_evidence.value,
+            "delivery": self.sampling.delivery,
             "formats": list(self.formats),
         }
 
@@ -165,6 +166,7 @@ def _sampling_of(flags: argparse.Namespace, profile: ModelProfile) -> Sampling:
         seed=flags.seed,
         extra=read_extra_body(flags.extra_body, profile),
         source=SOURCES[flags.source],
+        delivery=flags.delivery,
     )
 
 

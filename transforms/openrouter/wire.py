@@ -25,6 +25,7 @@ class Source:
         has_catalogue: It tells of models, hosts, prices and keys on paths of its own.
         pads: Something comes every few seconds while it generates: silence means it is gone.
         headers: Sent with every request.
+        counts_streams_if_asked: Its streams carry usage only with `stream_options`.
     """
 
     name: str
@@ -33,8 +34,10 @@ class Source:
     has_catalogue: bool = False
     pads: bool = False
     headers: tuple[tuple[str, str], ...] = ()
+    counts_streams_if_asked: bool = False
 
 
+DELIVERIES = ("auto", "whole", "stream")
 SOURCES = {
     source.name: source
     for source in (
@@ -48,7 +51,9 @@ SOURCES = {
             # its ids cannot be proved (measured against the simulator after a kill).
             headers=(("X-OpenRouter-Metadata", "enabled"),),
         ),
-        Source(name="openai", names_model=False, names_provider=False),
+        Source(
+            name="openai", names_model=False, names_provider=False, counts_streams_if_asked=True
+        ),
     )
 }
 
@@ -63,6 +68,8 @@ class Sampling:
             model's maximum, and some hosts refuse that.
         extra: Further fields of the body as JSON text of an object, last in the body.
         source: What kind of server is asked.
+        delivery: `whole`, `stream`, or `auto`: a stream where no tools are declared, since several
+            hosts drop the ends of arguments in streams.
     """
 
     model: str
@@ -72,6 +79,7 @@ class Sampling:
     seed: int | None = None
     extra: str = "{}"
     source: Source = SOURCES["openrouter"]
+    delivery: str = "whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,10 @@ def write_request(prompt: Prompt, sampling: Sampling) -> Request:
     for name in ("temperature", "top_p", "seed"):
         if (value := getattr(sampling, name)) is not None:
             body[name] = value
+    if sampling.delivery == "stream" or (sampling.delivery == "auto" and not prompt.tools):
+        body["stream"] = True
+        if sampling.source.counts_streams_if_asked:
+            body["stream_options"] = {"include_usage": True}
     body |= json.loads(sampling.extra)
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
