@@ -206,6 +206,25 @@ def test_after_a_stop_nobody_is_let_in_and_nobody_waits() -> None:
     run(scene())
 
 
+def test_times_are_taken_by_those_who_are_next(tmp_path: Path) -> None:
+    """A run that is killed must not leave the times of all its prompts taken."""
+    clock = Clock()
+    tested = gate(clock, ceiling=2)
+    tested.pace = Pace(tmp_path / "pace", 1, clock)
+
+    async def scene() -> None:
+        waiting = [asyncio.ensure_future(tested.enter()) for _ in range(50)]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert Pace(tmp_path / "pace", 1, clock).reserve_s() == pytest.approx(60)
+        tested.close(FailureKind.INTERRUPTED, "interrupted")
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert sum(isinstance(item, RecordError) for item in found) >= 48
+        assert tested.limiter.in_flight == 50 - sum(isinstance(i, RecordError) for i in found)
+
+    run(scene())
+
+
 def test_a_pace_is_shared_by_all_who_name_the_file(tmp_path: Path) -> None:
     clock = Clock()
     paces = [Pace(tmp_path / "pace", 600, clock) for _ in range(2)]

@@ -63,14 +63,12 @@ class Gate:
         Raises:
             RecordError: With the kind of the stop, once there is one.
         """
-        if self.pace is not None and self.stop is None:
-            await self.rest(self.pace.reserve_s())
         while True:
             self._refuse_after_stop()
             admission = await self.limiter.admit()
             reservation = None if self.stop else self.budget.reserve()
             if reservation is not None:
-                return Pass(admission, reservation)
+                return await self._in_pace(Pass(admission, reservation))
             self.limiter.release()
             await self._wait_for_money()
 
@@ -115,6 +113,16 @@ class Gate:
     def _refuse_after_stop(self) -> None:
         if self.stop is not None:
             raise RecordError(self.stop.kind, self.stop.detail)
+
+    async def _in_pace(self, held: Pass) -> Pass:
+        """Waits with its place: times are taken by those who are next, not by all who come."""
+        if self.pace is not None:
+            await self.rest(self.pace.reserve_s())
+            if self.stop is not None:
+                self.budget.settle(held.reservation, None, maybe_paid=False)
+                self.limiter.release()
+                self._refuse_after_stop()
+        return held
 
     async def _wait_for_money(self) -> None:
         """Until something that is on its way is settled; if nothing is, the cap is reached."""
