@@ -168,7 +168,9 @@ class OpenRouterClient:
         try:
             attempt = await sender.send(request, self._config.run_id)
             await self._store.put(attempt)
-            judged, hint = judge(attempt), hint_s(attempt.headers, attempt.body)
+            judged = judge(attempt)
+            if judged.fault is not None:
+                hint = hint_s(attempt.headers, attempt.body)
         finally:
             self._gate.leave(held, judged, hint)
         if self._progress is not None:
