@@ -140,6 +140,7 @@ def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]
     failed: dict[str, FailureCount] = {}
     if config.job != "build":
         _run(config, lambda pipeline: graph.collect(pipeline, config, str(folder / "collect")))
+        ClientLoop.close_all()  # from here on a signal has nothing to wait for
         failed = failed_in_collect(folder / "collect")
         _keep_habits(config, folder / "collect")
     spent = _spent(config)
