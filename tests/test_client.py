@@ -215,7 +215,9 @@ def test_a_full_disk_stops_the_run_before_an_answer_is_used(
     monkeypatch.setattr(sqlite3, "connect", small)
     body = answer(content=bytes(range(32, 127)).decode() * 500)
     requests = [Request(b"%d" % number) for number in range(20)]
-    found = Run(tmp_path, body).ask(*requests)
+    run = Run(tmp_path, body, max_in_flight=1)
+    found = run.ask(*requests)
+    assert len(run.script.bodies) == sum(isinstance(item, dict) for item in found) + 1
     assert any(isinstance(item, StoreError) for item in found)
     monkeypatch.undo()
     kept = SqliteStore(str(tmp_path / "store"))

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import tenacity
 
-from transforms.failures import FailureKind, RecordError
+from transforms.failures import FailureKind, RecordError, StoreError
 from transforms.openrouter.budget import Budget
-from transforms.openrouter.faults import Fault, Judged, judge
+from transforms.openrouter.faults import MAYBE_PAID, Fault, Judged, judge
 from transforms.openrouter.gate import Gate
 from transforms.openrouter.hints import hint_s
 from transforms.openrouter.limiter import Limiter
@@ -164,13 +164,16 @@ class OpenRouterClient:
             self._ahead = self._ahead or asyncio.ensure_future(self._look_ahead(sender))
             await asyncio.shield(self._ahead)
         held = await self._gate.enter()
-        judged, hint = Judged(), None
+        judged, hint = Judged(fault=MAYBE_PAID, detail="abandoned"), None
         try:
             attempt = await sender.send(request, self._config.run_id)
             await self._store.put(attempt)
             judged = judge(attempt)
             if judged.fault is not None:
                 hint = hint_s(attempt.headers, attempt.body)
+        except StoreError as error:  # what cannot be kept must not be paid for
+            self._gate.close(FailureKind.SERVICE_STOPPED, str(error))
+            raise
         finally:
             self._gate.leave(held, judged, hint)
         if self._progress is not None:
