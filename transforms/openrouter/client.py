@@ -155,9 +155,10 @@ class OpenRouterClient:
     async def _look_ahead(self, sender: Sender) -> None:
         """What the service tells, before the first paid request of this process."""
         found = await preflight(sender, self._config.wire)
-        self._gate.budget.longest_usd = found.longest_usd
         if found.stop is not None:
             self._gate.close(FailureKind.SERVICE_STOPPED, found.stop)
+        if found.prices is not None:
+            self._gate.budget.longest_usd = found.prices.longest_usd(self._config.wire.max_tokens)
 
     async def _try(self, request: Request, sender: Sender) -> Judged:
         if self._config.wire.source.has_catalogue:
