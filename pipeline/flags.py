@@ -33,6 +33,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--store", metavar="DIR|gs://BUCKET/PREFIX",
         help="Response store: every answer byte for byte, never paid twice. A bucket may be shared "
              "by hosts (Google's default credentials). Default: OUTPUT.store.")  # fmt: skip
+    add("--dry_run", action="store_true",
+        help="Read all prompts and say what a run would do and may cost; nothing is asked, nothing "
+             "is written.")  # fmt: skip
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:

@@ -39,6 +39,7 @@ class RunConfig:
         output: Absolute folder that the finished output is renamed to.
         spread: True on a cluster: prompts cross one shuffle behind the reader.
         processes: Worker processes that the flags declare; limits are shared among them.
+        dry_run: Only say what would be done.
         beam_arguments: What is left for Beam, the runner included.
     """
 
@@ -56,6 +57,7 @@ class RunConfig:
     max_bad_ratio: float
     spread: bool
     processes: int
+    dry_run: bool
     beam_arguments: tuple[str, ...]
 
     @property
@@ -129,6 +131,7 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         max_bad_ratio=flags.max_bad_ratio,
         spread=not local or processes > 1,
         processes=processes,
+        dry_run=flags.dry_run,
         beam_arguments=(f"--runner={runner}", *rest),
     )
 

@@ -1,6 +1,7 @@
 """One request's life: ask the store, send, keep the bytes, judge, try again."""
 
 import asyncio
+import logging
 import random
 import time
 from collections import Counter
@@ -22,9 +23,11 @@ from transforms.openrouter.open_store import host_folder, open_store
 from transforms.openrouter.pace import Pace
 from transforms.openrouter.preflight import preflight
 from transforms.openrouter.progress import Progress
+from transforms.openrouter.projection import Prices, project
 from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.wire import Request
 
+_LOG = logging.getLogger(__name__)
 _SHORTEST_WAIT_S = 1.0
 _DRAIN_S = 120.0
 """After a stop, so long for what is on its way; then it is abandoned."""
@@ -40,7 +43,8 @@ class CallConfig:
         requests_per_minute: Most a minute, all processes of this host together.
         max_cost_usd: Most this process may spend, with what the store says was spent before.
         spent_usd: That.
-        prompts: How many there are, for the progress line.
+        prompts: How many it will be given, about, for the progress line.
+        prompt_tokens: Of all of them together, estimated.
         send: False: answer from the store alone.
     """
 
@@ -52,6 +56,7 @@ class CallConfig:
     max_cost_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
     prompts: int | None = None
+    prompt_tokens: int = 0
     send: bool = True
 
 
@@ -159,6 +164,18 @@ class OpenRouterClient:
             self._gate.close(FailureKind.SERVICE_STOPPED, found.stop)
         if found.prices is not None:
             self._gate.budget.longest_usd = found.prices.longest_usd(self._config.wire.max_tokens)
+            self._say_projected(found.prices)
+
+    def _say_projected(self, prices: Prices) -> None:
+        """What the store does not answer may cost so much; it is the budget that keeps the cap."""
+        config = self._config
+        if config.prompts is None:
+            return
+        cap = config.max_cost_usd
+        left_usd = None if cap is None else max(Decimal(0), cap - config.spent_usd)
+        projected = project(prices, config.prompts, config.prompt_tokens, config.wire.max_tokens)
+        level = logging.WARNING if projected.is_beyond(left_usd) else logging.INFO
+        _LOG.log(level, projected.describe(left_usd))
 
     async def _try(self, request: Request, sender: Sender) -> Judged:
         if self._config.wire.source.has_catalogue:

@@ -31,10 +31,10 @@ async def preflight(sender: Sender, wire: Wire) -> Preflight:
     )
     stop = _refused(key) or _refused(listed) or _retired(models, slug) or _used_up(key)
     hosts = list_hosts(listed)
-    if stop is not None or hosts is None:
+    if hosts is None:
         return Preflight(stop)
     left, flag = leave_out(hosts, json.loads(wire.hosts))
-    return Preflight(_unserved(hosts, left, flag, wire), read_prices(left))
+    return Preflight(stop or _unserved(hosts, left, flag, wire), read_prices(left))
 
 
 def _refused(reply: Any) -> str | None:

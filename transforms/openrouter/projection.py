@@ -61,24 +61,25 @@ class Projection:
     expected_usd: Decimal
     worst_usd: Decimal
 
+    def is_beyond(self, left_usd: Decimal | None) -> bool:
+        """Whether more is expected than is left of the cap."""
+        return left_usd is not None and self.expected_usd > left_usd
+
     def describe(self, left_usd: Decimal | None) -> str:
         """One line; with a cap, what is left of it and what that means."""
         usual = min(_USUAL_ANSWER, self.max_tokens)
         line = (
-            f"{self.prompts} prompts of about {self.prompt_tokens} tokens: "
-            f"${self.expected_usd:.4f} expected with {usual} tokens an answer, "
+            f"{self.prompts} prompts of about {self.prompt_tokens} tokens, less what the store "
+            f"answers: ${self.expected_usd:.4f} expected with {usual} tokens an answer, "
             f"${self.worst_usd:.4f} at most with --max_tokens {self.max_tokens}"
         )
         return line if left_usd is None else f"{line}; {self._under(left_usd)}"
 
     def _under(self, left_usd: Decimal) -> str:
-        cap = f"--max_cost_usd leaves ${left_usd:.4f}"
-        if self.expected_usd > left_usd:
-            return (
-                f"WARNING: {cap}, less than is expected: the run stops in time, and a higher cap "
-                "goes on"
-            )
-        return f"{cap}{', which may be reached' if self.worst_usd > left_usd else ''}"
+        left = f"--max_cost_usd leaves ${left_usd:.4f}"
+        if self.is_beyond(left_usd):
+            return f"WARNING: {left}: the run will stop in time, and go on with a higher cap"
+        return f"{left}, which may be reached" if self.worst_usd > left_usd else left
 
 
 def project(prices: Prices, prompts: int, prompt_tokens: int, max_tokens: int) -> Projection:
