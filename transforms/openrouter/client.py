@@ -76,7 +76,8 @@ class OpenRouterClient:
         self._sender = Sender(config.wire) if config.send else None
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
-        self._progress = Progress(self._gate, config.prompts) if config.send else None
+        self._progress = Progress(self._gate, config.prompts)
+        self._saying = asyncio.ensure_future(self._progress.run()) if config.send else None
 
     @property
     def host(self) -> str:
@@ -108,7 +109,8 @@ class OpenRouterClient:
             asyncio.get_running_loop().call_later(_DRAIN_S, self._sender.abandon)
 
     async def close(self) -> None:
-        if self._progress is not None:
+        if self._saying is not None:
+            self._saying.cancel()
             self._progress.close()
         if self._sender is not None:
             await self._sender.close()
@@ -125,8 +127,8 @@ class OpenRouterClient:
 
     async def _find(self, request: Request) -> Judged:
         judged = await self._known(request)
-        if self._progress is not None and judged.reply is not None:
-            self._progress.reuse()
+        if judged.reply is not None:
+            self._progress.reuse(judged.reply)
         if judged.reply is not None or self._sender is None:
             return judged
         if judged.fault is not None and judged.fault.permanent:
@@ -149,13 +151,18 @@ class OpenRouterClient:
                 wait=tries.wait_s,
                 retry=tenacity.retry_if_exception_type(_AskAgainError),
                 sleep=self._sleep,
+                before_sleep=self._note_retry,
                 reraise=True,
             ):
                 with attempt:
                     return await self._try(request, sender)
         except _AskAgainError as error:
+            self._progress.fail()
             return error.judged
         raise AssertionError("tenacity returns or raises")
+
+    def _note_retry(self, state: tenacity.RetryCallState) -> None:
+        self._progress.retry(_error_of(state).fault)
 
     async def _look_ahead(self, sender: Sender) -> None:
         """What the service tells, before the first paid request of this process."""
@@ -194,8 +201,7 @@ class OpenRouterClient:
             raise
         finally:
             self._gate.leave(held, judged, hint)
-        if self._progress is not None:
-            self._progress.count(judged)
+        self._progress.count(judged)
         if judged.fault is None:
             return judged
         raise _AskAgainError(judged, judged.fault, hint)
