@@ -141,13 +141,15 @@ def _call_of(
 ) -> CallConfig:
     """How a process calls: its share of what the flags allow all together."""
     source = sampling.source
+    extra = json.loads(sampling.extra)
     wire = Wire(
         base_url=flags.base_url or source.base_url or "",
         api_key=flags.api_key or source.api_key,
         model=sampling.model,
         max_tokens=sampling.max_tokens,
         source=source,
-        hosts=json.dumps(json.loads(sampling.extra).get("provider", {})),
+        hosts=json.dumps(extra.get("provider", {})),
+        fields=(*sampling.limits(), *extra),
     )
     return CallConfig(
         wire=wire,

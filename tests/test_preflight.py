@@ -31,6 +31,11 @@ def scenario(folder: Path, text: str) -> str:
         ("seed: 1", ["--model", "moonshotai/kimi-k9"], "Model not found"),
         ("seed: 1", ["--max_tokens", "400000"], "no host allows --max_tokens 400000"),
         ("seed: 1", ["--api_key", "none"], "No auth credentials found"),
+        (
+            "seed: 1",
+            ["--extra_body", '{"top_k": 4, "logprobs": true}'],
+            "logprobs: no host of moonshotai/kimi-k2.5 takes it",
+        ),
         (HOSTS, ["--provider_only", "nowhere"], f"--provider_only nowhere: {ALL}"),
         (
             HOSTS,

@@ -12,6 +12,12 @@ HOST_FLAGS = {
     "max_price": "max_price",
 }
 """Keys of the `provider` object that leave hosts out -> the flag that sets each."""
+_PARAMETERS = frozenset({
+    "max_tokens", "temperature", "top_p", "top_k", "top_a", "min_p", "seed", "frequency_penalty",
+    "presence_penalty", "repetition_penalty", "logprobs", "top_logprobs", "reasoning",
+    "include_reasoning", "reasoning_effort", "verbosity",
+})  # fmt: skip
+"""What the service lists of each host, if the host takes it; without it the field is dropped."""
 _MILLION = 1_000_000
 
 
@@ -23,6 +29,7 @@ class Host:
         tag: Its slug, and behind a slash the variant of this endpoint: `deepinfra/fp4`.
         max_tokens: Longest answer that it allows; `None` if it does not say.
         prompt_usd, completion_usd: US dollars a token; `None` if it does not say.
+        parameters: Fields of a request that it does not pass over; `None` if it does not say.
     """
 
     tag: str
@@ -31,6 +38,7 @@ class Host:
     max_tokens: int | None
     prompt_usd: Decimal | None
     completion_usd: Decimal | None
+    parameters: frozenset[str] | None
 
     def is_called(self, name: str) -> bool:
         """`deepinfra` is every endpoint of it, `deepinfra/fp4` one; its title will do."""
@@ -72,6 +80,15 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def nobody_takes(hosts: tuple[Host, ...], fields: tuple[str, ...]) -> str | None:
+    """The first of a request's fields that every host would pass over."""
+    for name in fields:
+        known = [host.parameters for host in hosts if host.parameters is not None]
+        if name in _PARAMETERS and len(known) == len(hosts) and not any(name in k for k in known):
+            return name
+    return None
+
+
 def _is_affordable(host: Host, most: Any) -> bool:
     prices = {"prompt": host.prompt_usd, "completion": host.completion_usd}
     caps = {name: _decimal(cap) for name, cap in as_dict(most).items() if name in prices}
@@ -91,6 +108,7 @@ def _host(endpoint: dict[str, Any]) -> Host:
     pricing = as_dict(endpoint.get("pricing"))
     cap = endpoint.get("max_completion_tokens")
     name = str(endpoint.get("provider_name"))
+    known = endpoint.get("supported_parameters")
     return Host(
         tag=str(endpoint.get("tag") or name),
         name=name,
@@ -98,6 +116,7 @@ def _host(endpoint: dict[str, Any]) -> Host:
         max_tokens=cap if isinstance(cap, int) else None,
         prompt_usd=_decimal(pricing.get("prompt")),
         completion_usd=_decimal(pricing.get("completion")),
+        parameters=frozenset(map(str, known)) if isinstance(known, list) else None,
     )
 
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from transforms.openrouter.catalogue import Host, as_dict, as_list, leave_out, list_hosts
+from transforms.openrouter.catalogue import (
+    Host,
+    as_dict,
+    as_list,
+    leave_out,
+    list_hosts,
+    nobody_takes,
+)
 from transforms.openrouter.projection import Prices, read_prices
 from transforms.openrouter.sender import Sender, Wire
 
@@ -70,4 +77,6 @@ def _unserved(hosts: tuple[Host, ...], left: tuple[Host, ...], flag: str, wire: 
     known = [host.max_tokens for host in left if host.max_tokens is not None]
     if len(known) == len(left) and max(known) < wire.max_tokens:
         return f"no host allows --max_tokens {wire.max_tokens}; the most is {max(known)}"
+    if name := nobody_takes(left, wire.fields):
+        return f"{name}: no host of {wire.model} takes it, it would be passed over; leave it out"
     return None

@@ -38,6 +38,7 @@ class Wire:
         model: Slug of the model that is asked for.
         max_tokens: Longest answer that is asked for; the deadline follows from it.
         hosts: Which of the service's hosts may answer: the body's `provider` object, JSON text.
+        fields: Names of the fields that every request has.
     """
 
     base_url: str
@@ -46,6 +47,7 @@ class Wire:
     max_tokens: int
     source: Source
     hosts: str = "{}"
+    fields: tuple[str, ...] = ()
 
     @property
     def deadline_s(self) -> float:

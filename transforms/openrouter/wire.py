@@ -42,6 +42,13 @@ class Sampling:
     source: Source = OPENROUTER
     delivery: str = DEFAULT_DELIVERY
 
+    def limits(self) -> dict[str, Any]:
+        """What the flags say of the answer; `max_tokens` first."""
+        given = {name: getattr(self, name) for name in ("temperature", "top_p", "seed")}
+        return {"max_tokens": self.max_tokens} | {
+            name: value for name, value in given.items() if value is not None
+        }
+
     def streams(self, prompt: Prompt) -> bool:
         """Whether the answer to a prompt is asked for as a stream."""
         unless = prompt.tools or not self.source.body_in_streams
@@ -74,11 +81,8 @@ def write_request(prompt: Prompt, sampling: Sampling) -> Request:
     }
     if prompt.tools:
         body["tools"] = [json.loads(tool) for tool in prompt.tools]
-    body["max_tokens"] = sampling.max_tokens
-    for name in ("temperature", "top_p", "seed"):
-        if (value := getattr(sampling, name)) is not None:
-            body[name] = value
-    body |= _delivery(sampling, is_stream=sampling.streams(prompt)) | json.loads(sampling.extra)
+    body |= sampling.limits() | _delivery(sampling, is_stream=sampling.streams(prompt))
+    body |= json.loads(sampling.extra)
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return Request(text.encode())
