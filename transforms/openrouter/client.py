@@ -132,6 +132,7 @@ class OpenRouterClient:
         if judged.reply is not None or self._sender is None:
             return judged
         if judged.fault is not None and judged.fault.permanent:
+            self._progress.fail()
             return judged
         return await self._ask(request, self._sender)
 
