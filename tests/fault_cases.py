@@ -31,7 +31,8 @@ from transforms.codes import Evidence
 from transforms.failures import Failure, FailureKind
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.sender import Wire
-from transforms.openrouter.wire import SOURCES, Sampling
+from transforms.openrouter.source import SOURCES
+from transforms.openrouter.wire import Sampling
 from transforms.prompts.shapes import read_prompt
 from transforms.reconstruct import reconstruct
 from transforms.records import Exchange, Prompt, Verdict

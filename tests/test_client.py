@@ -13,8 +13,9 @@ from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.faults import Judged
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.sender import Wire
+from transforms.openrouter.source import SOURCES
 from transforms.openrouter.sqlite_store import SqliteStore
-from transforms.openrouter.wire import SOURCES, Request
+from transforms.openrouter.wire import Request
 
 REQUEST = Request(b'{"messages":[]}')
 KEY = "sk-or-v1-secret-of-a-test"

@@ -1,6 +1,7 @@
 """One request's life: ask the store, send, keep the bytes, judge, try again."""
 
 import asyncio
+import logging
 import random
 import time
 from collections import Counter
@@ -21,9 +22,11 @@ from transforms.openrouter.open_store import host_folder, open_store
 from transforms.openrouter.pace import Pace
 from transforms.openrouter.preflight import preflight
 from transforms.openrouter.progress import Progress
+from transforms.openrouter.projection import Prices, project
 from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.wire import Request
 
+_LOG = logging.getLogger(__name__)
 _SHORTEST_WAIT_S = 1.0
 _DRAIN_S = 120.0
 """After a stop, so long for what is on its way; then it is abandoned."""
@@ -39,7 +42,8 @@ class CallConfig:
         requests_per_minute: Most a minute, all processes of this host together.
         max_cost_usd: Most this process may spend, with what the store says was spent before.
         spent_usd: That.
-        prompts: How many there are, for the progress line.
+        prompts: How many it will be given, about, for the progress line.
+        prompt_tokens: Of all of them together, estimated.
         send: False: answer from the store alone.
     """
 
@@ -51,6 +55,7 @@ class CallConfig:
     max_cost_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
     prompts: int | None = None
+    prompt_tokens: int = 0
     send: bool = True
 
 
@@ -70,7 +75,8 @@ class OpenRouterClient:
         self._sender = Sender(config.wire) if config.send else None
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
-        self._progress = Progress(self._gate, config.prompts) if config.send else None
+        self._progress = Progress(self._gate, config.prompts)
+        self._saying = asyncio.ensure_future(self._progress.run()) if config.send else None
 
     @property
     def host(self) -> str:
@@ -102,7 +108,8 @@ class OpenRouterClient:
             asyncio.get_running_loop().call_later(_DRAIN_S, self._sender.abandon)
 
     async def close(self) -> None:
-        if self._progress is not None:
+        if self._saying is not None:
+            self._saying.cancel()
             self._progress.close()
         if self._sender is not None:
             await self._sender.close()
@@ -119,11 +126,12 @@ class OpenRouterClient:
 
     async def _find(self, request: Request) -> Judged:
         judged = await self._known(request)
-        if self._progress is not None and judged.reply is not None:
-            self._progress.reuse()
+        if judged.reply is not None:
+            self._progress.reuse(judged.reply)
         if judged.reply is not None or self._sender is None:
             return judged
         if judged.fault is not None and judged.fault.permanent:
+            self._progress.fail()
             return judged
         return await self._ask(request, self._sender)
 
@@ -143,20 +151,38 @@ class OpenRouterClient:
                 wait=tries.wait_s,
                 retry=tenacity.retry_if_exception_type(_AskAgainError),
                 sleep=self._sleep,
+                before_sleep=self._note_retry,
                 reraise=True,
             ):
                 with attempt:
                     return await self._try(request, sender)
         except _AskAgainError as error:
+            self._progress.fail()
             return error.judged
         raise AssertionError("tenacity returns or raises")
+
+    def _note_retry(self, state: tenacity.RetryCallState) -> None:
+        self._progress.retry(_error_of(state).fault)
 
     async def _look_ahead(self, sender: Sender) -> None:
         """What the service tells, before the first paid request of this process."""
         found = await preflight(sender, self._config.wire)
-        self._gate.budget.longest_usd = found.longest_usd
         if found.stop is not None:
             self._gate.close(FailureKind.SERVICE_STOPPED, found.stop)
+        if found.prices is not None:
+            self._gate.budget.longest_usd = found.prices.longest_usd(self._config.wire.max_tokens)
+            self._say_projected(found.prices)
+
+    def _say_projected(self, prices: Prices) -> None:
+        """What the store does not answer may cost so much; it is the budget that keeps the cap."""
+        config = self._config
+        if config.prompts is None:
+            return
+        cap = config.max_cost_usd
+        left_usd = None if cap is None else max(Decimal(0), cap - config.spent_usd)
+        projected = project(prices, config.prompts, config.prompt_tokens, config.wire.max_tokens)
+        level = logging.WARNING if projected.is_beyond(left_usd) else logging.INFO
+        _LOG.log(level, projected.describe(left_usd))
 
     async def _try(self, request: Request, sender: Sender) -> Judged:
         if self._config.wire.source.has_catalogue:
@@ -175,8 +201,7 @@ class OpenRouterClient:
             raise
         finally:
             self._gate.leave(held, judged, hint)
-        if self._progress is not None:
-            self._progress.count(judged)
+        self._progress.count(judged)
         if judged.fault is None:
             return judged
         raise _AskAgainError(judged, judged.fault, hint)
