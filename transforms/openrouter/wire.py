@@ -37,6 +37,7 @@ class Source:
     counts_streams_if_asked: bool = False
 
 
+_FINISH_WORDS = frozenset(FinishReason)
 DELIVERIES = ("auto", "whole", "stream")
 SOURCES = {
     source.name: source
@@ -152,7 +153,7 @@ def read_completion(reply: Any) -> Completion:
         word = read_text(choice.get("finish_reason"))
         return Completion(
             message=_read_message(choice["message"]),
-            finish_reason=FinishReason(word) if word in set(FinishReason) else None,
+            finish_reason=FinishReason(word) if word in _FINISH_WORDS else None,
             native_finish_reason=read_text(choice.get("native_finish_reason")) or word,
             generation_id=read_text(reply.get("id")),
             model=read_text(reply.get("model")),
