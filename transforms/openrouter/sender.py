@@ -23,6 +23,7 @@ _ACCOUNT = re.compile(rb'(\\*"user_id\\*"\s*:\s*\\*")[^"\\]*')
 """Error bodies name the account, some inside a text of JSON; it is not stored."""
 _CONNECT_S = 10.0
 _SMALL_CALL_S = 20.0
+_GATHER_S = 0.25
 _SILENCE_S = 90.0
 _SLOWEST_TOKENS_PER_S = 15.0
 _LONG_KEY = 20
@@ -107,8 +108,11 @@ class Sender:
         async with self._session.post(url, data=request.body) as response:
             received.status = response.status
             received.headers = {name.lower(): value for name, value in response.headers.items()}
+            is_stream = response.content_type == "text/event-stream"
             async for block in response.content.iter_any():
                 received.take(block)
+                if is_stream:
+                    await _gather_events(response, time.time() - received.started_at)
 
     def _as_attempt(self, request: Request, run_id: str, received: "_Received") -> Attempt:
         kept = ((n, v) for n, v in received.headers.items() if n in _KEPT_HEADERS)
@@ -142,6 +146,20 @@ class Sender:
         if key and (not is_answer or len(key) >= _LONG_KEY):
             body = body.replace(key, b"redacted")
         return body
+
+
+async def _gather_events(response: aiohttp.ClientResponse, seconds: float) -> None:
+    """Leaves events in the kernel's buffer for a twentieth of the time so far, 0.25 s at most.
+
+    A read for each of 2,000 events costs 36 ms of CPU an answer, most of it before our code runs.
+    """
+    connection = response.connection  # none when the answer is whole
+    transport = connection.transport if connection is not None else None
+    if isinstance(transport, asyncio.ReadTransport) and not transport.is_closing():
+        transport.pause_reading()
+        await asyncio.sleep(min(seconds / 20, _GATHER_S))
+        if not transport.is_closing():
+            transport.resume_reading()
 
 
 class _Received:
