@@ -87,16 +87,15 @@ def _tolerate_part(part: dict[str, Any]) -> _Part:
 def _join(chunks: list[_Chunk]) -> dict[str, Any]:
     said = _Said()
     choice: dict[str, Any] = {}
-    for chunk in chunks:
-        for part in chunk.choices or ():
-            if part.delta is not None:
-                said.add(part.delta)
-            if part.finish_reason is not None:
-                choice["finish_reason"] = part.finish_reason
-            if part.native_finish_reason is not None:
-                choice["native_finish_reason"] = part.native_finish_reason
-            if part.error is not None:
-                choice["error"] = part.error
+    for part in [part for chunk in chunks for part in chunk.choices or ()]:
+        if part.delta is not None:
+            said.add(part.delta)
+        if part.finish_reason is not None:
+            choice["finish_reason"] = part.finish_reason
+        if part.native_finish_reason is not None:
+            choice["native_finish_reason"] = part.native_finish_reason
+        if part.error is not None:
+            choice["error"] = part.error
     message = said.message()
     if not (message or said.calls or choice):
         return {}
@@ -106,6 +105,8 @@ def _join(chunks: list[_Chunk]) -> dict[str, Any]:
 
 class _Said:
     """What the deltas said so far."""
+
+    __slots__ = ("_texts", "calls")
 
     def __init__(self) -> None:
         self.calls: dict[int, dict[str, Any]] = {}
@@ -137,12 +138,12 @@ class _Said:
 
 def _about(lines: list[bytes], chunks: list[_Chunk]) -> dict[str, Any]:
     """What is said beside the deltas: by the first and the last chunk, and by those that count."""
+    last = len(chunks) - 1
+    telling = [n for n, c in enumerate(chunks) if c.usage is not None or c.error is not None]
     whole: dict[str, Any] = {}
-    for number, (line, chunk) in enumerate(zip(lines, chunks, strict=True)):
-        is_end = number in (0, len(lines) - 1)
-        if is_end or chunk.usage is not None or chunk.error is not None:
-            said = msgspec.json.decode(line)
-            whole |= {n: v for n, v in said.items() if n != "choices" and v is not None}
+    for number in (0, *telling, last):
+        said = msgspec.json.decode(lines[number])
+        whole |= {name: v for name, v in said.items() if name != "choices" and v is not None}
     return whole
 
 

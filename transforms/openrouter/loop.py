@@ -1,6 +1,7 @@
 """One event loop thread and one client a process, shared by all its bundles."""
 
 import asyncio
+import gc
 import threading
 from collections import deque
 from collections.abc import Coroutine
@@ -57,6 +58,9 @@ class ClientLoop:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="calls")
         self._thread.start()
+        # What is loaded stays to the end: a full collection walked half a million objects of Beam
+        # and the tokenizer, 3 ms CPU for each answer of 2,000 events.
+        gc.freeze()
         self.client = asyncio.run_coroutine_threadsafe(self._make(config), self._loop).result()
 
     @property

@@ -122,7 +122,7 @@ class Sender:
             status=received.status,
             error=None if received.error is None else self._clean(received.error),
             headers=tuple((name, self._clean(value)) for name, value in kept),
-            body=self._without_secrets(bytes(received.body), received.status),
+            body=self._without_secrets(b"".join(received.blocks), received.status),
             started_at=received.started_at,
             first_at=received.first_at,
             last_at=received.last_at,
@@ -172,10 +172,10 @@ class _Received:
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.error: str | None = None
-        self.body = bytearray()
+        self.blocks: list[bytes] = []
 
     def take(self, block: bytes) -> None:
-        self.body += block
+        self.blocks.append(block)
         if b"{" in block:
             self.last_at = time.time()
             self.first_at = self.first_at or self.last_at

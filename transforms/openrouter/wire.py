@@ -131,7 +131,7 @@ def read_body(body: bytes) -> Any:
     Raises:
         ValueError: Not JSON, only padding, or a stream of another shape.
     """
-    text = body.strip()
+    text = body.lstrip()
     if text.startswith((b"data:", b":", b"event:")):
         return assemble_events(text)
     try:
