@@ -11,6 +11,7 @@ of 2,000 events of one token, sent in so many writes over the latency.
 
 import argparse
 import asyncio
+import contextlib
 import json
 import re
 import resource
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +39,7 @@ CONTENT = (
     "differently when they get hot. At about 90 °C the strip snaps over and opens the switch. A "
     "second strip under the base protects the element if the kettle is empty. "
 )
-USAGE = {"prompt_tokens": 9, "completion_tokens": 268, "cost": 0.001}
+USAGE = {"prompt_tokens": 9, "completion_tokens": 270, "cost": 0.001}
 ANSWER = json.dumps(
     {
         "id": "gen-1",
@@ -106,15 +107,22 @@ def main(argv: list[str]) -> int:
     if flags.serve:
         asyncio.run(_serve(flags))
         return 0
-    command = [sys.executable, "-m", "benchmarks.calls", "--serve", *argv]
+    with serving(*argv) as base_url:
+        _compare(base_url, flags)
+    return 0
+
+
+@contextlib.contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """The base URL of a server in a process of its own, with these of our flags."""
+    command = [sys.executable, "-m", "benchmarks.calls", "--serve", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         try:
             if server.stdout is None:
                 raise RuntimeError("no pipe to the server")
-            _compare(server.stdout.readline().strip(), flags)
+            yield server.stdout.readline().strip()
         finally:
             server.kill()
-    return 0
 
 
 def _compare(base_url: str, flags: argparse.Namespace) -> None:
