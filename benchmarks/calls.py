@@ -104,6 +104,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--writes", type=int, default=100)
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args(argv)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if flags.serve:
         asyncio.run(_serve(flags))
         return 0
@@ -221,7 +223,7 @@ async def _serve(flags: argparse.Namespace) -> None:
     application.router.add_post("/v1/chat/completions", handler)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
     print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
     await asyncio.Event().wait()
 
