@@ -17,6 +17,7 @@ REQUIREMENTS = [
     "renderers==0.1.12",  # prompts to ids, as the model's chat template has them
     "httpx>=0.27,<1",  # imported by renderers, which does not declare it
     "huggingface-hub>=0.34,<2",  # tokenizer files from a pinned repository revision
+    "jsonschema>=4.23,<5",  # arguments of calls against the tools' schemas (quality flags)
     "numpy>=1.26,<3",  # token ids as int32 arrays
     "pyarrow>=18,<26",  # Parquet; Beam 2.77 asks for less than 26
     "tfrecord==1.14.6",  # tf.train.Example without TensorFlow
@@ -38,6 +39,7 @@ EXTRAS = {
         "pytest>=9,<10",
         "ruff==0.17.6",
         "types-PyYAML",
+        "types-jsonschema",
     ],
 }
 

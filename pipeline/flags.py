@@ -8,9 +8,9 @@ from typing import Any
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from transforms.codes import Evidence
 from transforms.failures import ConfigError
 from transforms.openrouter.wire import DELIVERIES, SOURCES
-from transforms.records import Evidence
 from transforms.write import FORMATS
 
 OPENROUTER = "https://openrouter.ai/api/v1"

@@ -17,13 +17,13 @@ from pipeline.extra_body import read_extra_body
 from pipeline.flags import OPENROUTER, add_arguments, refuse_unknown
 from pipeline.inputs import absolute, find_files
 from transforms.chat.profile import ModelProfile, load_profile
+from transforms.codes import Evidence
 from transforms.failures import ConfigError
 from transforms.openrouter.client import CallConfig
 from transforms.openrouter.open_store import GCS
 from transforms.openrouter.sender import Wire
 from transforms.openrouter.wire import SOURCES, Sampling
 from transforms.read_prompts import InputFile
-from transforms.records import Evidence
 from transforms.write import FORMATS
 
 _HUGE = 10**9

@@ -45,9 +45,11 @@ from pipeline.tally import (
     observed_rows,
     spent_before,
 )
-from transforms.chat.habits import Habits, read_habits, write_habits
+from transforms.chat.habits import Stratum
+from transforms.chat.habits_file import Habits, read_habits, write_habits
+from transforms.chat.learning import learn_all
 from transforms.chat.render import load_renderer
-from transforms.chat.residuals import Residuals, Stratum
+from transforms.chat.statistic import Statistic
 from transforms.chat.tokens import load_tokenizer
 from transforms.failures import ConfigError, FailureKind, RecordError
 from transforms.openrouter.keys import resolve_key
@@ -175,13 +177,11 @@ def _run(config: RunConfig, fill: Callable[[beam.Pipeline], None]) -> None:
 
 def _keep_habits(config: RunConfig, folder: Path) -> None:
     """What job 1 learned stays for later builds."""
-    strata = tuple(
-        (
-            Stratum(row["provider"], row["model"]),
-            Residuals(tuple((residual, count) for residual, count in row["counts"])),
-        )
+    seen = {
+        Stratum(row["provider"], row["model"]): Statistic.read(row["counts"])
         for row in observed_rows(folder)
-    )
+    }
+    strata = tuple(sorted(learn_all(seen).items(), key=lambda item: item[0]))
     write_habits(Habits(strata), config.learned_habits_file)
     shutil.rmtree(folder)
 
@@ -196,10 +196,6 @@ def _habits(config: RunConfig) -> Habits:
 def _summarise(
     prompts: int, tally: Tally, spent: Spent, habits: Habits, seconds: float
 ) -> dict[str, Any]:
-    drift: dict[str, float] = {}
-    for stratum, _ in habits.strata:
-        worst = max(drift.get(stratum.provider, 0.0), habits.hidden_drift(stratum))
-        drift[stratum.provider] = worst
     return {
         "prompts": prompts,
         "good": tally.good,
@@ -211,7 +207,7 @@ def _summarise(
         "seconds": round(seconds, 3),
         "codes": dict(sorted(tally.codes.items())),
         "providers": {
-            name: {"good": rows["good"], "bad": rows["bad"], "hidden_drift": drift.get(name)}
+            name: {"good": rows["good"], "bad": rows["bad"], **habits.summary(name)}
             for name, rows in sorted(tally.providers.items())
         },
         "evidence": dict(sorted(tally.evidence.items())),

@@ -10,6 +10,7 @@ import pytest
 from tests.scripted import Reply, Script, answer, serve
 from transforms.failures import ConfigError, FailureKind, RecordError, StoreError
 from transforms.openrouter.client import CallConfig, OpenRouterClient
+from transforms.openrouter.faults import Judged
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.sender import Wire
 from transforms.openrouter.sqlite_store import SqliteStore
@@ -60,7 +61,7 @@ class Run:
             asked = (client.answer(request) for request in requests)
             found = await asyncio.gather(*asked, return_exceptions=True)
             await client.close()
-        return found
+        return [one.reply if isinstance(one, Judged) else one for one in found]
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)

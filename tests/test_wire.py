@@ -17,8 +17,9 @@ from transforms.call_openrouter import refuse_special_text
 from transforms.chat.profile import ModelProfile
 from transforms.failures import FailureKind, RecordError
 from transforms.openrouter.faults import judge
+from transforms.openrouter.replies import read_body, read_completion
 from transforms.openrouter.store import Attempt
-from transforms.openrouter.wire import Sampling, read_body, read_completion, write_request
+from transforms.openrouter.wire import Sampling, write_request
 from transforms.records import FinishReason, Message, Role, ToolCall, Usage
 
 SAMPLING = Sampling(model="moonshotai/kimi-k2.5", max_tokens=100, temperature=1.0)

@@ -15,12 +15,12 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 from apache_beam.utils.windowed_value import WindowedValue
 
-from transforms.chat.grammar import special_literals
-from transforms.chat.profile import ModelProfile
+from transforms.chat.profile import ModelProfile, special_literals
 from transforms.failures import Failure, FailureKind, RecordError, Stage, fail
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.loop import ClientLoop, Tasks
-from transforms.openrouter.wire import Request, Sampling, read_completion, write_request
+from transforms.openrouter.replies import read_completion
+from transforms.openrouter.wire import Request, Sampling, write_request
 from transforms.outcome import FAILED, GOOD, Outcome
 from transforms.records import Completion, Exchange, Prompt
 
@@ -52,7 +52,8 @@ async def call_openrouter(
     try:
         request = write_request(prompt, sampling)
         refuse_special_text(request.body.decode(), profile)
-        completion = read_completion(await client.answer(request))
+        answer = await client.answer(request)
+        completion = read_completion(answer.reply)
         _refuse_other_model(completion, sampling, client)
         if not sampling.source.names_provider:
             completion = replace(completion, provider=completion.provider or client.host)
@@ -63,6 +64,8 @@ async def call_openrouter(
         completion=completion,
         max_tokens=sampling.max_tokens,
         request_sha256=request.sha256,
+        settings=sampling.extra,
+        arrival=answer.arrival,
     )
 
 

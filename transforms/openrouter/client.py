@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
 from urllib.parse import urlsplit
 
 import tenacity
@@ -78,8 +77,8 @@ class OpenRouterClient:
         """The server's name: the provider of answers that name none."""
         return urlsplit(self._config.wire.base_url).hostname or ""
 
-    async def answer(self, request: Request) -> Any:
-        """The JSON of the answer.
+    async def answer(self, request: Request) -> Judged:
+        """The answer: its JSON as `reply`, and when it came.
 
         Raises:
             RecordError: With the kind of the last fault, or of the stop; `NOT_COLLECTED` if
@@ -88,7 +87,7 @@ class OpenRouterClient:
         """
         judged = await self._once(request)
         if judged.reply is not None:
-            return judged.reply
+            return judged
         kind = judged.fault.kind if judged.fault else FailureKind.NOT_COLLECTED
         raise RecordError(kind, judged.detail or "no answer in the store; run --job collect")
 
