@@ -14,7 +14,7 @@ import pytest
 from simulator.tokens import SPECIAL, Kimi, load_kimi
 from tests.fault_cases import run_case
 
-TOOL = {
+TOOL: dict[str, Any] = {
     "type": "function",
     "function": {
         "name": "get_weather",

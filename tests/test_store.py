@@ -181,3 +181,25 @@ def test_a_foreign_database_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a response store"):
         SqliteStore(str(tmp_path))
     assert (tmp_path / "responses.sqlite").read_bytes() == before
+
+
+def test_requests_that_are_looked_up_together_get_their_own_attempts(
+    new_location: Callable[[], str],
+) -> None:
+    """Many in one turn of the loop, one of them twice, one that nobody waits for any more."""
+    with contextlib.closing(open_store(new_location())) as store:
+        kept = [attempt(b"%d" % number, f"{number:064x}") for number in range(700)]
+        put(store, *kept, attempt(b"again", f"{5:064x}"))
+
+        async def look_up() -> list[list[bytes]]:
+            asked = [f"{number:064x}" for number in range(710)] + [f"{5:064x}"]
+            left = asyncio.ensure_future(store.look_up(KEY))
+            waiting = asyncio.gather(*map(store.look_up, asked))
+            await asyncio.sleep(0)
+            left.cancel()
+            return [[item.body for item in found] for found in await waiting]
+
+        found = asyncio.run(look_up())
+    wanted = [[b"%d" % number] for number in range(700)] + [[]] * 10
+    wanted[5] = [b"5", b"again"]
+    assert found == [*wanted, wanted[5]]

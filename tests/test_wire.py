@@ -240,6 +240,26 @@ def test_recorded_streams_are_put_together(shared: Callable[[str], Path]) -> Non
     assert streams == 10
 
 
+def test_edges_of_chunks_are_kept_whatever_shape_the_other_fields_have() -> None:
+    deltas: tuple[dict[str, Any], ...] = (
+        {"reasoning": "", "reasoning_content": " H", "content": ""},
+        {"reasoning_content": "m", "content": None, "tool_calls": []},
+        {"content": "O"},
+        {"content": "i", "reasoning_content": 7},
+        {"content": {"no": "text"}},
+    )
+    events = [{"id": "g", "choices": [{"delta": delta}]} for delta in deltas]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    edges = [("reasoning", " H"), ("reasoning", "m"), ("content", "O"), ("content", "i")]
+    for end in (3, 5):  # without and with what the fast decoder refuses
+        reply = read_body("".join(body.splitlines(keepends=True)[: 2 * end]).encode())
+        assert reply["choices"][0]["chunks"] == edges[: min(end, 4)]
+    assert reply["choices"][0]["message"]["reasoning_content"] == " Hm"
+    both = body + 'data: {"choices":[{"delta":{"reasoning":"Hm"}}]}'
+    chunks = read_body(both.encode())["choices"][0]["chunks"]
+    assert chunks == [*edges[2:], ("reasoning", "Hm")]
+
+
 def test_a_stream_may_be_cut_anywhere_in_its_lines() -> None:
     events = [
         ": OPENROUTER PROCESSING",
@@ -249,7 +269,7 @@ def test_a_stream_may_be_cut_anywhere_in_its_lines() -> None:
         'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}',
         "data: [DONE]",
     ]
-    for end in ("\n\n", "\r\n\r\n"):
+    for end in ("\n\n", "\r\n\r\n", "\r\r"):
         found = read_completion(read_body(end.join(events).encode()))
         assert (found.message.reasoning, found.message.content) == (" Hm", "Oi")
         assert found.usage is not None

@@ -19,6 +19,8 @@ from transforms.records import (
     Usage,
 )
 
+_FINISH_WORDS = frozenset(FinishReason)
+
 
 def read_body(body: bytes) -> Any:
     """The JSON of a reply: one object after its padding, or the object that a stream amounts to.
@@ -26,7 +28,7 @@ def read_body(body: bytes) -> Any:
     Raises:
         ValueError: Not JSON, only padding, or a stream of another shape.
     """
-    text = body.strip()
+    text = body.lstrip()
     if text.startswith((b"data:", b":", b"event:")):
         return assemble_events(text)
     try:
@@ -48,7 +50,7 @@ def read_completion(reply: Any) -> Completion:
         word = read_text(choice.get("finish_reason"))
         return Completion(
             message=_read_message(choice["message"]),
-            finish_reason=FinishReason(word) if word in set(FinishReason) else None,
+            finish_reason=FinishReason(word) if word in _FINISH_WORDS else None,
             native_finish_reason=read_text(choice.get("native_finish_reason")) or word,
             generation_id=read_text(reply.get("id")),
             model=read_text(reply.get("model")),
