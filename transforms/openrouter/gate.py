@@ -69,7 +69,7 @@ class Gate:
             reservation = None if self.stop else self.budget.reserve()
             if reservation is not None:
                 return await self._in_pace(Pass(admission, reservation))
-            self.limiter.release()
+            self.limiter.release(admission)
             await self._wait_for_money()
 
     def leave(self, held: Pass, judged: Judged, hint_s: float | None) -> None:
@@ -85,7 +85,7 @@ class Gate:
             self._answered_at = self.clock()
         else:
             self._learn(held, fault, judged.detail, hint_s)
-        self.limiter.release()
+        self.limiter.release(held.admission)
 
     def close(self, kind: FailureKind, detail: str) -> None:
         """Nothing more is sent; the first reason stands."""
@@ -120,7 +120,7 @@ class Gate:
             await self.rest(self.pace.reserve_s())
             if self.stop is not None:
                 self.budget.settle(held.reservation, None, maybe_paid=False)
-                self.limiter.release()
+                self.limiter.release(held.admission)
                 self._refuse_after_stop()
         return held
 
@@ -141,7 +141,7 @@ class Gate:
             if self._fatal >= (fault.attempts or 1):  # said once, or confirmed by another
                 self.close(fault.kind, detail)
         if fault.slows:
-            self.limiter.slow_down(held.admission, hint_s)
+            self.limiter.slow_down(held.admission, hint_s, is_told=fault.pause_s is not None)
         if fault.pause_s is not None:
             self.limiter.pause(max(fault.pause_s, hint_s or 0.0), doubling=fault.pause_s > 0)
         if not fault.slows:
