@@ -26,6 +26,7 @@ class Script:
 
     replies: list[Reply]
     bodies: list[bytes] = field(default_factory=list)
+    arrived_at: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     base_url: str = ""
     in_flight: int = 0
@@ -42,6 +43,7 @@ class Script:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.read())
+        self.arrived_at.append(asyncio.get_running_loop().time())
         self.keys.append(request.headers.get("Authorization"))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         await asyncio.sleep(0)

@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import time
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,16 @@ def test_the_service_is_obeyed_when_it_says_how_long_to_wait(tmp_path: Path) -> 
     assert all(1.5 <= wait <= 1.5 * 1.05 for wait in run.waits)
     assert len(run.waits) == 2
     assert [item.status for item in run.stored()] == [429, 429, 200]
+
+
+@pytest.mark.parametrize("hint", ["120", "date"])
+def test_two_minutes_are_two_minutes(tmp_path: Path, hint: str) -> None:
+    """Within 5 %, and never too early; a date has whole seconds."""
+    after = formatdate(time.time() + 120, usegmt=True) if hint == "date" else hint
+    run = Run(tmp_path, Reply(status=429, headers={"Retry-After": after}), answer())
+    assert run.ask()[0]["id"] == "gen-1"
+    (waited,) = run.waits
+    assert 120 - 2 * (hint == "date") <= waited <= 126
 
 
 def test_back_off_doubles_under_full_jitter(tmp_path: Path) -> None:
