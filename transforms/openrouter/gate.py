@@ -87,6 +87,11 @@ class Gate:
             self._learn(held, fault, judged.detail, hint_s)
         self.limiter.release(held.admission)
 
+    def hand_back(self, held: Pass) -> None:
+        """Nothing was sent."""
+        self.budget.settle(held.reservation, None, maybe_paid=False)
+        self.limiter.release(held.admission)
+
     def close(self, kind: FailureKind, detail: str) -> None:
         """Nothing more is sent; the first reason stands."""
         self.stop = self.stop or Stop(kind, detail)
@@ -119,8 +124,7 @@ class Gate:
         if self.pace is not None:
             await self.rest(self.pace.reserve_s())
             if self.stop is not None:
-                self.budget.settle(held.reservation, None, maybe_paid=False)
-                self.limiter.release(held.admission)
+                self.hand_back(held)
                 self._refuse_after_stop()
         return held
 
