@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.programs import ROOT, serve_simulator
 from tests.test_client import KEY
 from transforms.openrouter.claims import Claims
+from transforms.openrouter.sqlite_store import SqliteStore
 
 _ASK = """
 import asyncio, sys
@@ -48,6 +49,7 @@ def start(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 def test_the_same_text_is_paid_for_once(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY, "utf-8")
+    SqliteStore(str(tmp_path / "store"))  # as a run makes it, before it starts processes
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text(json.dumps({"latency": {"median_s": 1, "sigma": 0.3}}), "utf-8")
     with serve_simulator("--scenario", str(scenario)) as server:
