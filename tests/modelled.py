@@ -45,14 +45,18 @@ def run_virtually(coroutine: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(slots=True)
 class Service:
-    """Refuses above `slots` and, whatever the load, a share `chance`; a share `hangs` for 90 s."""
+    """Refuses above `slots` at once, or `per_s` a second after a burst of 10, and, whatever the
+    load, a share `chance`; a share `hangs` for 90 s."""
 
     slots: int | None = None
+    per_s: float | None = None
     chance: float = 0.0
     hangs: float = 0.0
     median_s: float = 2.0
     refusal_s: float = _REFUSAL_S
     running: int = 0
+    left: float = 10.0
+    seen_at: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
     rng: random.Random = field(default_factory=lambda: random.Random(7))
 
@@ -63,8 +67,7 @@ class Service:
         return came
 
     async def _answer(self) -> str:
-        is_full = self.slots is not None and self.running >= self.slots
-        if is_full or self.rng.random() < self.chance:
+        if self._is_full() or self.rng.random() < self.chance:
             await asyncio.sleep(self.refusal_s * self.rng.uniform(0.5, 2))
             return "refused"
         self.running += 1
@@ -72,6 +75,16 @@ class Service:
         await asyncio.sleep(90 if hangs else self.median_s * self.rng.lognormvariate(0, 0.5))
         self.running -= 1
         return "hung" if hangs else "answered"
+
+    def _is_full(self) -> bool:
+        if self.per_s is not None:
+            now = asyncio.get_running_loop().time()
+            self.left = min(10.0, self.left + (now - self.seen_at) * self.per_s)
+            self.seen_at = now
+            if self.left < 1:
+                return True
+            self.left -= 1
+        return self.slots is not None and self.running >= self.slots
 
     @property
     def refused_share(self) -> float:

@@ -140,14 +140,23 @@ def test_refusals_by_chance_do_not_hold_it_back(chance: float) -> None:
     assert seconds < undisturbed * 1.3
 
 
-@pytest.mark.parametrize("refusal_s", [0.01, 2.0])
-@pytest.mark.parametrize("slots", [8, 32])
-def test_load_is_followed(slots: int, refusal_s: float) -> None:
-    """Below an eighth of the ceiling too; slow refusals hold places."""
+@pytest.mark.parametrize(
+    ("slots", "refusal_s", "refused"),
+    [(8, 0.01, 0.12), (8, 2.0, 0.25), (32, 0.01, 0.05), (32, 2.0, 0.1)],
+)
+def test_load_is_followed(slots: int, refusal_s: float, refused: float) -> None:
+    """Far below the ceiling too. Refusals as slow as answers hold places and are known late."""
     prompts = 100 * slots
     seconds, parts = serve(Service(slots=slots, refusal_s=refusal_s), prompts)
     assert prompts * 0.9 / seconds > 0.75 * slots / _MEAN_S
-    assert share(parts[2:]) < 0.15
+    assert share(parts[2:]) < refused
+
+
+def test_a_rate_is_followed() -> None:
+    """600 a minute, as the answers' 2.27 s make it 23 at once."""
+    seconds, parts = serve(Service(per_s=10), 3000)
+    assert 2700 / seconds > 0.75 * 10
+    assert share(parts[2:]) < 0.05
 
 
 def test_chance_beside_load_is_told_from_it() -> None:
@@ -201,7 +210,7 @@ def test_an_outage_is_waited_for_and_forgotten() -> None:
         assert limiter.limit == 1
         before = service.counts["refused"]
         await asyncio.sleep(30)
-        assert service.counts["refused"] - before < 30 * 25  # one at a time, and pauses
+        assert service.counts["refused"] - before <= 30  # one at a time, and pauses
         service.chance = 0.0
         await asyncio.sleep(60)
         assert limiter.limit >= 32

@@ -6,7 +6,7 @@ import os
 import random
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from tests.test_client import KEY as CLIENT_KEY
 from tests.test_client import REQUEST, config
 from transforms.failures import FailureKind
 from transforms.openrouter.client import OpenRouterClient
+from transforms.openrouter.sqlite_store import SqliteStore
 from transforms.records import IssueCode
 
 pytestmark = pytest.mark.slow
@@ -47,7 +48,7 @@ def assert_each_prompt_once(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def test_hostile(tmp_path: Path) -> None:
-    """10,000 prompts, every fault at 1 %. Ten minutes: of the calls 4 % hang for 90 to 300 s."""
+    """10,000 prompts, every fault at 1 %. 18 minutes: of the calls 3 % hang for 90 to 300 s."""
     rows = many_prompts(10_000)
     write_prompts(tmp_path, rows)
     with serve_simulator("--preset", "hostile") as server:
@@ -59,7 +60,7 @@ def test_hostile(tmp_path: Path) -> None:
         assert_nothing_is_paid_for_nothing(server, tmp_path)
         truth = server.truth()
     good = samples(tmp_path / "out")
-    assert len(good) > 8000
+    assert len(good) > 7500
     wrong = [i for i, row in good.items() if row["input_ids"] != truth[row["generation_id"]]]
     assert wrong == []
 
@@ -89,34 +90,31 @@ def moments(count: int) -> Iterator[float]:
     return (rng.uniform(0, 8) for _ in range(count))
 
 
-def test_kill_9_at_twenty_moments(
-    tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_kill_9_at_twenty_moments(tmp_path: Path) -> None:
     """Four minutes: each of 20 runs starts Beam anew. Answers take 2 s, as many as 128 at once."""
     rows = many_prompts(5000)
     write_prompts(tmp_path, rows)
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text("latency: {median_s: 2, sigma: 0.7}\n", "utf-8")
     ceiling = ("--max_in_flight", "256")  # the slow start ends at half of it
-    in_flight = []
+    in_flight: list[int] = []
     with serve_simulator("--scenario", str(scenario)) as server:
         for seconds in moments(20):
-            kill_after(seconds, tmp_path, server, *ceiling)
-            in_flight.append(server.ledger()["in_flight"])
+            in_flight += [kill_after(seconds, tmp_path, server, sum(in_flight), *ceiling)]
         finished = run_pipeline(tmp_path, server.base_url, *ceiling)
         assert finished.returncode == 0, finished.stderr
         assert_each_prompt_once(tmp_path, rows)
         truth, ledger = server.truth(), server.ledger()
     good = samples(tmp_path / "out")
     assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
-    assert max(in_flight) >= 100
-    record_property("in_flight_at_the_kills", in_flight)
-    record_property("paid_twice", ledger["duplicates"])
-    assert ledger["duplicates"] <= sum(in_flight)
+    assert 100 <= max(in_flight) <= 256
+    assert ledger["duplicates"] <= sum(in_flight), in_flight
 
 
-def kill_after(seconds: float, folder: Path, server: Server, *arguments: str) -> None:
-    """So long after the first request of a run."""
+def kill_after(
+    seconds: float, folder: Path, server: Server, already_lost: int, *arguments: str
+) -> int:
+    """So long after the first request of a run; gives how many requests it had on their way."""
     before = server.ledger()["requests"]
     process = subprocess.Popen(
         command_of(folder, server.base_url, *arguments),
@@ -131,8 +129,13 @@ def kill_after(seconds: float, folder: Path, server: Server, *arguments: str) ->
         polled.wait(0.02)
     polled.wait(seconds)
     assert process.poll() is None, "it ended by itself"
+    seen = server.ledger()["in_flight"]
     process.kill()
     process.wait()
+    paid, stored = server.ledger()["requests"], SqliteStore(f"{folder}/out.store").all_attempts()
+    lost = paid - already_lost - sum(1 for _ in stored)
+    assert abs(lost - seen) <= 32  # what was answered or sent meanwhile
+    return lost
 
 
 def test_retry_after_120_is_obeyed_in_real_time(tmp_path: Path) -> None:

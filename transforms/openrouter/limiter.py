@@ -82,11 +82,7 @@ class Limiter:
 
     def _let_through(self) -> Admission:
         self._admitted += 1
-        aim = self._refusals.admit(self._admitted, self.limit)
-        if aim > self.limit:
-            self._quick_until = max(self._quick_until, aim)
-        elif aim < self.limit:
-            self._set(aim)
+        self._go_to(self._refusals.admit(self._admitted, self.limit))
         self.in_flight += 1
         self._moving[self._admitted] = self.clock()
         return Admission(self._admitted, self._epoch, self.clock())
@@ -96,7 +92,8 @@ class Limiter:
         self._pauses_in_a_row = 0
         seconds = self.clock() - admission.at
         self._latency.add(seconds)
-        self._refusals.answer(seconds)
+        is_new = admission.epoch == self._epoch
+        self._go_to(self._refusals.answer(seconds, self.limit, is_new=is_new))
         if not self._refusals.is_settling:
             self._grow()
 
@@ -113,21 +110,22 @@ class Limiter:
         if admission.epoch != self._epoch:
             return
         cool_down = min(max(_COOL_DOWN_S, hint_s or 0.0), _LONGEST_COOL_DOWN_S)
-        is_over = self.clock() - self._decreased_at >= cool_down
+        is_over = self._refusals.is_refused or self.clock() - self._decreased_at >= cool_down
         are_load = self._refusals.are_load(admission.number, self.limit)
+        if self.limit < 2:  # noqa: PLR2004 - fewer than one at once is one after a while
+            self.pause(cool_down)
         if is_over and (is_told or are_load):
-            self._decrease(hint_s or cool_down)
+            self._decreased_at = self.clock()
+            self._go_to(self._refusals.cut(self.limit, max(self.limit, self._quick_until)))
 
-    def _decrease(self, wait_s: float) -> None:
-        if self.limit <= 1:  # fewer than one at once is one after a while
-            self.pause(wait_s)
-        self._decreased_at = self.clock()
-        self._set(self._refusals.cut(self.limit, max(self.limit, self._quick_until)))
-
-    def _set(self, lower: float) -> None:
-        self.limit = lower
-        self._quick_until = 0.0
-        self._epoch += 1
+    def _go_to(self, aim: float) -> None:
+        """Down at once, up by one for each answer."""
+        if aim > self.limit:
+            self._quick_until = max(self._quick_until, aim)
+        elif aim < self.limit:
+            self.limit = aim
+            self._quick_until = 0.0
+            self._epoch += 1
 
     def pause(self, seconds: float, *, doubling: bool = False) -> None:
         """Nothing is admitted for so long; `doubling`: longer each time in a row."""

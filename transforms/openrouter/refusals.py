@@ -23,8 +23,8 @@ _WELL_KNOWN = 150
 """Requests, with those of the prior, before the share is relied on."""
 _SIGMAS = 4.0
 """A round is looked at as often as one is refused in it: at three, one in ten is a false alarm."""
-_ROUND, _CLEAN_ROUND = 30, 10
-"""Fewest requests of a round, and of one without a refusal; else twice the limit."""
+_ROUND, _CLEAN_ROUND, _ROUNDS = 30, 10, 1.5
+"""Fewest requests of a round, and of one without a refusal; else one and a half times the limit."""
 _ROUNDS_KNOWN = 64
 """After so many rounds the experiment is made again: chance may have become load."""
 
@@ -33,23 +33,32 @@ _ROUNDS_KNOWN = 64
 class _Round:
     """Requests from the number `first` on; `served_s` is the sum of the times of answers."""
 
-    first: int
-    since: float
-    admitted: float = 0
-    refused: float = 0
+    first: float = math.inf
+    since: float = 0.0
+    admitted: int = 0
+    refused: int = 0
+    answered: int = 0
     served_s: float = 0.0
 
     @property
     def is_mostly_refused(self) -> bool:
         return self.refused > self.admitted * _MOST + _spread(self.admitted, _MOST)
 
+    @property
+    def next(self) -> float:
+        """The first number of the next round."""
+        return self.first + self.admitted
+
     def served(self, now: float) -> float:
-        """How many at once were answered, on average (Little's law)."""
-        return self.served_s / (now - self.since) if now > self.since else 0.0
+        """How many at once were answered, on average (Little's law).
+
+        Not more than the answers that came, should the round be shorter than they took.
+        """
+        return min(self.served_s / max(now - self.since, 1e-9), float(self.answered))
 
 
 def _prior() -> _Round:
-    return _Round(first=0, since=0.0, admitted=_PRIOR_SENT, refused=_PRIOR_REFUSED)
+    return _Round(admitted=_PRIOR_SENT, refused=_PRIOR_REFUSED)
 
 
 @dataclass(slots=True)
@@ -58,81 +67,103 @@ class Refusals:
 
     Attributes:
         is_settling: The experiment is on: the limit must not grow.
+        is_refused: Most of the last round was; there is no need to wait for more to know it.
+        _round: What is being sent.
+        _last: What was sent before it; it is judged when what came of it is known.
+        _met: The one of the two that the last refusal is of.
         _served: How many were served at once in the last round.
         _proven: The same before the limit was cut.
         _suspect: The round that it was cut for, and `_cut_from` where it stood.
         _known: What was sent and refused in experiments.
-        _was_out: Nothing at all was answered.
+        _is_out: Not even one at once is served; the next answer ends that.
     """
 
     clock: Callable[[], float] = time.monotonic
     is_settling: bool = False
-    _round: _Round | None = None
+    is_refused: bool = False
+    _round: _Round = field(default_factory=_Round)
+    _last: _Round | None = None
+    _met: _Round = field(default_factory=_Round)
     _served: float = 0.0
     _proven: float = 0.0
     _suspect: _Round | None = None
     _cut_from: float = 0.0
     _rounds_known: int = 0
-    _was_out: bool = False
+    _is_out: bool = False
     _known: _Round = field(default_factory=_prior)
 
     def admit(self, number: int, limit: float) -> float:
         """One more goes; returns the limit to go to, quickly."""
-        if self._round is None:
+        if not self._round.admitted:
             self._round = _Round(number, self.clock())
         self._round.admitted += 1
+        aim = limit
+        last = self._last
+        if last is not None and number >= last.next + int(limit):
+            self._last = None
+            aim = self._judge(last, limit)
         fewest = _ROUND if self._round.refused else _CLEAN_ROUND
-        is_over = self._round.admitted >= max(fewest, 2 * limit)
-        return self._end_round(self._round, limit) if is_over else limit
+        if self._last is None and self._round.admitted >= max(fewest, _ROUNDS * limit):
+            self._served = self._round.served(self.clock())
+            self._last, self._round = self._round, _Round()
+        return aim
 
-    def answer(self, held_s: float) -> None:
-        """One was answered, after so long."""
-        if self._round is not None:
-            self._round.served_s += held_s
+    def answer(self, held_s: float, limit: float, *, is_new: bool) -> float:
+        """One was answered, after so long; returns the limit to go to, quickly.
+
+        `is_new`: it was admitted under this limit.
+        """
+        self._round.answered += 1
+        self._round.served_s += held_s
+        if not (self._is_out and is_new):
+            return limit
+        self.is_settling = self._is_out = False
+        return self._cut_from / 2
 
     def are_load(self, number: int, limit: float) -> bool:
         """One that was admitted under this limit is refused: whether chance does not explain it."""
-        now = self._round
-        if now is None or number < now.first:  # of a round that was judged
+        of = self._last if self._last and number < self._last.next else self._round
+        if number < of.first:
             return False
-        now.refused += 1
+        of.refused += 1
+        self._met = of
+        if self.is_refused:
+            return True
         if self.is_settling or limit <= self._below():
-            return now.is_mostly_refused
-        return not self._explains(now)
+            return of.is_mostly_refused
+        return not self._explains(of)
 
     def cut(self, limit: float, aim: float) -> float:
         """The lower limit, and a new round under it; `aim` is where it was going quickly."""
-        now = self._round or _Round(0, self.clock())
-        self._proven = self._served or now.served(self.clock())
+        self._proven = self._served or self._round.served(self.clock())
         if not self.is_settling:
-            self._suspect, self._cut_from = now, aim
-        self._served, self._round = 0.0, None
-        self.is_settling = True
-        return max(1.0, limit * (_DEEPEST_CUT if now.is_mostly_refused else _CUT))
+            self._suspect, self._cut_from = self._met, aim
+        share = _DEEPEST_CUT if self.is_refused or self._met.is_mostly_refused else _CUT
+        self._served, self._round, self._last = 0.0, _Round(), None
+        self.is_settling, self.is_refused = True, False
+        self._is_out = limit * share < 1
+        return max(1.0, limit * share)
 
     def _below(self) -> float:
         """The limit under which the load is no reason to refuse."""
         return min(_BELOW * self._proven, self._proven - 1)
 
-    def _end_round(self, ended: _Round, limit: float) -> float:
+    def _judge(self, ended: _Round, limit: float) -> float:
         """Where the limit should go from here."""
-        self._round = None
-        self._served = ended.served(self.clock())
-        if ended.is_mostly_refused:
-            self._was_out = self._was_out or not ended.served_s
+        self.is_refused = ended.is_mostly_refused
+        if self.is_refused:
             return limit
         if limit <= self._below():
-            return self._judge(ended, limit)
+            return self._end_experiment(ended, limit)
         if self.is_settling and ended.refused:  # it may be chance, or load still
-            self._proven = self._served
+            self._proven, self._last, self._round = self._served, None, _Round()
             return max(1.0, _DEEPEST_CUT * limit, min(limit, self._below()))
-        aim = self._cut_from / 2 if self.is_settling and self._was_out else limit
-        self.is_settling = self._was_out = False
+        self.is_settling = False
         self._forget_after_long()
-        return aim
+        return limit
 
-    def _judge(self, ended: _Round, limit: float) -> float:
-        """A round in which the load was no reason to refuse."""
+    def _end_experiment(self, ended: _Round, limit: float) -> float:
+        """The load was no reason to refuse in this round."""
         self._learn(ended)
         self.is_settling = bool(ended.refused) and self._known.admitted < _WELL_KNOWN
         if self.is_settling:
