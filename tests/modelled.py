@@ -45,8 +45,10 @@ def run_virtually(coroutine: Coroutine[Any, Any, None]) -> None:
 
 @dataclass(slots=True)
 class Service:
-    """Refuses above `slots` at once, or `per_s` a second after a burst of 10, and, whatever the
-    load, a share `chance`; a share `hangs` for 90 s."""
+    """Refuses above `slots` at once, or `per_s` a second after a burst of 10.
+
+    Whatever the load it refuses a share `chance` and lets a share `hangs` hang for 90 s.
+    """
 
     slots: int | None = None
     per_s: float | None = None
