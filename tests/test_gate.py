@@ -75,6 +75,28 @@ def test_the_cap_waits_for_what_is_on_its_way_and_then_stops() -> None:
     run(scene())
 
 
+def test_the_cap_is_reached_when_what_is_on_its_way_will_reach_it() -> None:
+    """Calls that hang must not hold up the end: at their mean cost there is no room for another."""
+    tested = gate(Clock(), cap="10", longest="1")
+
+    async def scene() -> None:
+        for _ in range(20):
+            tested.leave(await tested.enter(), answered("0.2"), None)
+        tested.leave(await tested.enter(), answered("1"), None)  # $5 spent, one may cost $1
+        held = [await tested.enter() for _ in range(5)]
+        waiting = asyncio.ensure_future(tested.enter())
+        await asyncio.sleep(0)
+        assert not waiting.done()  # five will cost $1.19, and leave room
+        for item in held[:3]:
+            tested.leave(item, answered("1.3"), None)  # $8.90 spent, one may cost $1.30
+        with pytest.raises(RecordError) as caught:
+            await waiting
+        assert caught.value.kind is FailureKind.SPEND_CAP
+        assert tested.budget.reserved_usd > 0
+
+    run(scene())
+
+
 def test_without_a_price_few_are_sent_before_the_first_cost() -> None:
     budget = Budget(Decimal(8))
     reservations = [budget.reserve() for _ in range(9)]

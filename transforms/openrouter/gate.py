@@ -129,8 +129,8 @@ class Gate:
         return held
 
     async def _wait_for_money(self) -> None:
-        """Until something that is on its way is settled; if nothing is, the cap is reached."""
-        if self.stop is None and self.budget.reserved_usd > 0:
+        """Until something that is on its way is settled; if that gives no room, it is the cap."""
+        if self.stop is None and not self.budget.is_used_up():
             await self._settled.wait()
         elif self.stop is None:
             spent = f"${self.budget.spent_usd:.4f} spent, one more may cost "
