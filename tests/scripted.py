@@ -12,12 +12,13 @@ from aiohttp import web
 
 @dataclass(slots=True)
 class Reply:
-    """What is sent; `cut` closes the connection in the middle of the body."""
+    """What is sent; `cut` closes the connection in mid-body, `hangs` never answers."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
+    hangs: bool = False
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class Script:
         self.arrived_at.append(asyncio.get_running_loop().time())
         self.keys.append(request.headers.get("Authorization"))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        await asyncio.sleep(0)
+        await (asyncio.Event().wait() if reply.hangs else asyncio.sleep(0))
         response = web.StreamResponse(status=reply.status, headers=reply.headers)
         response.enable_chunked_encoding()
         await response.prepare(request)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.scripted import Reply, Script, answer, serve
 from transforms.failures import ConfigError, FailureKind, RecordError, StoreError
+from transforms.openrouter import client
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.sender import Wire
@@ -170,6 +171,18 @@ def test_a_fatal_answer_stops_what_was_not_sent(tmp_path: Path) -> None:
     assert {kind_of(item) for item in found} == {FailureKind.SERVICE_STOPPED}
     assert all("No auth" in str(item) for item in found)
     assert len(run.script.bodies) <= 6  # each of the first is confirmed once
+
+
+def test_what_hangs_is_abandoned_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two minutes after any stop, whoever called it; here sooner."""
+    monkeypatch.setattr(client, "_DRAIN_S", 0.2)
+    run = Run(tmp_path, Reply(hangs=True), Reply(status=402, body=b"{}"))
+    found = run.ask(Request(b"1"), Request(b"2"))
+    assert [kind_of(item) for item in found] == [FailureKind.SERVICE_STOPPED] * 2
+    (kept,) = SqliteStore(str(tmp_path / "store")).attempts(Request(b"1").sha256)
+    assert str(kept.error).startswith("TimeoutError")
 
 
 def test_the_same_text_at_the_same_time_is_one_request(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ class OpenRouterClient:
         self._claims = Claims(host_folder(config.store) / "claims") if config.has_peers else None
         self._sleep = sleep or self._gate.rest
         self._sender = Sender(config.wire) if config.send else None
+        self._gate.on_stop = self._drain
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
         self._progress = Progress(self._gate, config.prompts) if config.send else None
@@ -104,6 +105,8 @@ class OpenRouterClient:
     def stop(self, kind: FailureKind, detail: str) -> None:
         """Nothing more is sent; what is on its way has two minutes."""
         self._gate.close(kind, detail)
+
+    def _drain(self) -> None:
         if self._sender is not None:
             asyncio.get_running_loop().call_later(_DRAIN_S, self._sender.abandon)
 

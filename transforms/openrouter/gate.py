@@ -47,6 +47,7 @@ class Gate:
     clock: Callable[[], float] = time.monotonic
     stop: Stop | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    on_stop: Callable[[], None] = lambda: None
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _faults_in_a_row: int = 0
     _unreached_in_a_row: int = 0
@@ -94,7 +95,9 @@ class Gate:
 
     def close(self, kind: FailureKind, detail: str) -> None:
         """Nothing more is sent; the first reason stands."""
-        self.stop = self.stop or Stop(kind, detail)
+        if self.stop is None:
+            self.stop = Stop(kind, detail)
+            self.on_stop()
         self.stopping.set()
         self._settled.set()
         self.limiter.open()
