@@ -158,6 +158,7 @@ def _call_of(
         max_in_flight=math.ceil(flags.max_in_flight / processes),
         requests_per_minute=flags.requests_per_minute,
         max_cost_usd=None if flags.max_cost_usd is None else flags.max_cost_usd / processes,
+        has_peers=processes > 1,
     )
 
 
