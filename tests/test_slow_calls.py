@@ -158,6 +158,6 @@ def test_retry_after_120_is_obeyed_in_real_time(tmp_path: Path) -> None:
             await client.close()
             return found
 
-    assert asyncio.run(ask())["id"] == "gen-1"
+    assert asyncio.run(ask()).reply["id"] == "gen-1"
     first, second = script.arrived_at
     assert 120 <= second - first <= 126
