@@ -6,7 +6,7 @@ REQUIREMENTS = [
     "apache-beam==2.77.0",  # the pipeline; pinned: runner behaviour is measured on this version
     "google-crc32c>=1.5",  # TFRecord checksums in C (17 x crcmod); Beam's base install brings none
     "aiohttp>=3.10,<4",  # the calls: 0.2-0.3 ms CPU a request, 3-8 x less than other clients
-    "openai>=2,<4",  # request and response types of the API, its exceptions, the small calls
+    "openai>=2,<4",  # asked for; a witness in tests: its client and types read what we read
     "tenacity>=9,<10",  # the one retry layer
     "msgspec>=0.20,<1",  # answers and profiles: fast JSON, and data checked against types at load
     "zstandard>=0.23,<1",  # answers at rest: 60 x smaller streams at 0.3 ms each
@@ -17,6 +17,7 @@ REQUIREMENTS = [
     "renderers==0.1.12",  # prompts to ids, as the model's chat template has them
     "httpx>=0.27,<1",  # imported by renderers, which does not declare it
     "huggingface-hub>=0.34,<2",  # tokenizer files from a pinned repository revision
+    "jsonschema>=4.23,<5",  # arguments of calls against the tools' schemas (quality flags)
     "numpy>=1.26,<3",  # token ids as int32 arrays
     "pyarrow>=18,<26",  # Parquet; Beam 2.77 asks for less than 26
     "tfrecord==1.14.6",  # tf.train.Example without TensorFlow
@@ -38,6 +39,7 @@ EXTRAS = {
         "pytest>=9,<10",
         "ruff==0.17.6",
         "types-PyYAML",
+        "types-jsonschema",
     ],
 }
 

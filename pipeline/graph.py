@@ -4,7 +4,7 @@ import apache_beam as beam
 
 from pipeline.options import RunConfig
 from transforms.call_openrouter import CallOpenRouter
-from transforms.chat.habits import Habits
+from transforms.chat.habits_file import Habits
 from transforms.observe import CountFailures, Observe
 from transforms.partition import PartitionByVerdict
 from transforms.read_prompts import ReadPrompts
@@ -36,8 +36,8 @@ def build(pipeline: beam.Pipeline, config: RunConfig, habits: Habits, folder: st
     call = config.call_from_store
     prompts = pipeline | ReadPrompts(config.files, spread=config.spread)
     exchanges = prompts.good | CallOpenRouter(call, config.sampling, config.profile)
-    renderings = exchanges.good | Reconstruct(config.profile)
-    samples = renderings.good | Tokenize(config.profile)
+    renderings = exchanges.good | Reconstruct(config.profile, habits)
+    samples = renderings.good | Tokenize(config.profile, habits)
     verdicts = samples.good | ValidateSpecialTokens(config.profile, habits, config.min_evidence)
     good, bad = verdicts.good | PartitionByVerdict()
 

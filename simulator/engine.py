@@ -64,6 +64,9 @@ def sample(body: dict[str, Any], scenario: Scenario, rng: random.Random, kimi: K
         content=_answer(body, rng, kimi, language, size * 0.4) if has_content else [],
         thinks=thinks,
     )
+    if scenario.drift:
+        generation.thought = kimi.drift(generation.thought, rng, scenario.drift)
+        generation.content = kimi.drift(generation.content, rng, scenario.drift)
     if calls_tools:
         generation.calls = _call_tools(body, tools, rng, kimi)
         generation.finish_reason = "tool_calls"

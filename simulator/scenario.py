@@ -95,6 +95,7 @@ class Scenario:
         time_to_headers: Seconds from the request to the headers; at once if absent.
         tokens_per_s: Sampling rate; where it is given it decides the latency.
         tokens: Sampled tokens of an answer.
+        drift: Share of tokens of texts that are sampled otherwise than the tokenizer cuts them.
         tokens_per_chunk: Tokens of one chunk of a stream.
         call_rate: Share of requests with tools that are answered by calls.
         truncate_rate: Share of answers that `max_tokens` is lowered for, so that they are cut.
@@ -110,6 +111,7 @@ class Scenario:
     time_to_headers: LogNormal | None = None
     tokens_per_s: LogNormal | None = None
     tokens: LogNormal = LogNormal(120, 0.6)
+    drift: float = 0.0
     tokens_per_chunk: int = 1
     providers: tuple[Provider, ...] = (
         Provider("Chutes", 0.44, 2.0),

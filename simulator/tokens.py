@@ -2,6 +2,7 @@
 
 import functools
 import json
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ SPECIAL = {
     "[UNK]": 163838,
     "[PAD]": 163839,
 }
+_KEEPS_COUNT = 0.3
+"""Share of drift that keeps the count, as measured on two small real models."""
 _LETTERS = r"\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]"
 _ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 _PATTERN = "|".join(
@@ -64,6 +67,7 @@ class Kimi:
     def __init__(self) -> None:
         carrier = splintr.Tokenizer.from_pretrained("kimi_k2.5")
         ranks = {carrier.decode_token_bytes(rank): rank for rank in range(RANKS)}
+        self._ranks = ranks
         self._encoding = tiktoken.Encoding(
             "kimi", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens=SPECIAL
         )
@@ -81,6 +85,32 @@ class Kimi:
 
     def encode_plain(self, text: str) -> list[int]:
         return self._encoding.encode_ordinary(text)
+
+    def drift(self, ids: list[int], rng: random.Random, rate: float) -> list[int]:
+        """The same bytes as a model may sample them: a share of the tokens cut otherwise.
+
+        A token becomes two, or two neighbours are cut at another place: the count is the same then.
+        """
+        drifted: list[int] = []
+        for number in ids:
+            drifted.append(number)
+            if rng.random() < rate:
+                keeps = len(drifted) > 1 and rng.random() < _KEEPS_COUNT
+                whole = 2 if keeps else 1
+                drifted[-whole:] = self._recut(drifted[-whole:], rng) or drifted[-whole:]
+        return drifted
+
+    def _recut(self, ids: list[int], rng: random.Random) -> list[int] | None:
+        """Two other tokens of the same bytes."""
+        text = b"".join(self.decode_bytes(ids))
+        cuts = [(text[:place], text[place:]) for place in range(1, len(text))]
+        found = [
+            [self._ranks[a], self._ranks[b]]
+            for a, b in cuts
+            if a in self._ranks and b in self._ranks
+        ]
+        others = [cut for cut in found if cut != ids]
+        return rng.choice(others) if others else None
 
     def count(self, text: str) -> int:
         """Tokens of a text that comes again and again."""

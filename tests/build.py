@@ -3,6 +3,13 @@
 from decimal import Decimal
 from typing import Any
 
+from transforms.chat.habits import Habit, stratum_of
+from transforms.chat.habits_file import Habits
+from transforms.chat.learning import Learned
+from transforms.chat.profile import ModelProfile
+from transforms.chat.residuals import Residuals
+from transforms.codes import Evidence
+from transforms.reconstruct import reconstruct
 from transforms.records import (
     Completion,
     Exchange,
@@ -12,6 +19,14 @@ from transforms.records import (
     Role,
     ToolCall,
     Usage,
+    Verdict,
+)
+from transforms.tokenize import tokenize
+from transforms.validate_special_tokens import validate_special_tokens
+
+WEATHER = (
+    '{"type":"function","function":{"name":"get_weather","parameters":'
+    '{"type":"object","properties":{"city":{"type":"string"}}}}}'
 )
 
 
@@ -61,14 +76,32 @@ def completion(
 
 def usage(tokens: int) -> Usage:
     return Usage(
-        prompt_tokens=40, completion_tokens=tokens, reasoning_tokens=None, cost_usd=Decimal("0.01")
+        prompt_tokens=None,
+        completion_tokens=tokens,
+        reasoning_tokens=None,
+        cost_usd=Decimal("0.01"),
     )
 
 
 def exchange(answer: Completion, asked: Prompt | None = None) -> Exchange:
     return Exchange(
-        prompt=asked or prompt(),
+        prompt=asked or prompt(tools=(WEATHER,) if answer.message.tool_calls else ()),
         completion=answer,
         max_tokens=1000,
         request_sha256="ab" * 32,
     )
+
+
+def habits(answer: Completion, **fields: Any) -> Habits:
+    """What is known of the answer's host: by default that it changes nothing."""
+    many = Residuals(((0, 99),))
+    learned = Learned(habit=Habit(**fields), text=many, calls=many)
+    return Habits(((stratum_of(answer), learned),))
+
+
+def judge(
+    exchange: Exchange, profile: ModelProfile, known: Habits, least: Evidence = Evidence.B2
+) -> Verdict:
+    """Through the three stages that rebuild and judge."""
+    sample = tokenize(reconstruct(exchange, profile, known), profile, known)
+    return validate_special_tokens(sample, profile, known, least)

@@ -13,26 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import build
-from transforms.chat.habits import Habits
+from transforms.chat.habits import Habit
+from transforms.chat.habits_file import Habits
 from transforms.chat.profile import ModelProfile, load_profile
 from transforms.chat.special_tokens import find_issues
 from transforms.chat.tokens import load_tokenizer
+from transforms.codes import Evidence, IssueCode, Repair
 from transforms.failures import FailureKind, RecordError
 from transforms.reconstruct import reconstruct
-from transforms.records import (
-    Completion,
-    Evidence,
-    FinishReason,
-    IssueCode,
-    Message,
-    Repair,
-    Role,
-    Sample,
-    ToolCall,
-    Verdict,
-)
-from transforms.tokenize import tokenize
-from transforms.validate_special_tokens import validate_special_tokens
+from transforms.records import Completion, FinishReason, Message, Role, Sample, ToolCall, Verdict
 
 CALL_TEXT = (
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
@@ -41,8 +30,7 @@ CALL_TEXT = (
 
 
 def judge(answer: Completion, profile: ModelProfile) -> Verdict:
-    sample = tokenize(reconstruct(build.exchange(answer), profile), profile)
-    return validate_special_tokens(sample, profile, Habits(), Evidence.B2)
+    return build.judge(build.exchange(answer), profile, build.habits(answer))
 
 
 def sampled(verdict: Verdict) -> tuple[int, ...]:
@@ -128,14 +116,14 @@ def test_json_that_the_model_wrote_wrong_stays_as_it_is(kimi: ModelProfile) -> N
         (build.completion("caf\ufffd", "y"), IssueCode.REPLACEMENT_CHAR),
         (build.completion("y", "caf\ud83d"), IssueCode.REPLACEMENT_CHAR),
         (build.completion("a</think>b", "y"), IssueCode.SPECIAL_TEXT_IN_OUTPUT),
-        (build.completion("a", "y<|im_end|>"), IssueCode.SPECIAL_TEXT_IN_OUTPUT),
+        (build.completion("a", "y<|im_end|>"), IssueCode.UNEXPECTED_EOS),
         (build.completion(None, "y", (build.call("get_weather:0"),)), IssueCode.TOOL_ID_AMBIGUOUS),
         (build.completion(None, "y", (build.call(None),)), IssueCode.TOOL_ID_AMBIGUOUS),
         (build.completion(None, "y", (build.call(name="f"),)), IssueCode.TOOL_ID_AMBIGUOUS),
         (build.completion(CALL_TEXT[:-20], "y"), IssueCode.TOOL_SECTION_PARTIAL),
         (build.completion(CALL_TEXT + " done", "y"), IssueCode.TEXT_AFTER_SECTION),
         (
-            build.completion(CALL_TEXT, "y", (build.call(),)),
+            build.completion(CALL_TEXT.replace("Paris", "Rome"), "y", (build.call(),)),
             IssueCode.SECTION_LAYOUT_AMBIGUOUS,
         ),
         (
@@ -173,7 +161,7 @@ def test_json_that_the_model_wrote_wrong_stays_as_it_is(kimi: ModelProfile) -> N
 def test_each_fault_of_an_answer_has_its_code(
     kimi: ModelProfile, answer: Completion, code: IssueCode
 ) -> None:
-    assert codes(judge(answer, kimi))[0] is code
+    assert codes(build.judge(build.exchange(answer), kimi, Habits()))[0] is code
 
 
 def test_errors_that_cancel_in_the_count_are_not_good(kimi: ModelProfile) -> None:
@@ -182,7 +170,7 @@ def test_errors_that_cancel_in_the_count_are_not_good(kimi: ModelProfile) -> Non
     bare = build.completion(
         None, "y", (build.call("get_weather:0"),), tokens=len(sampled(exact)) - 1
     )
-    verdict = judge(bare, kimi)
+    verdict = build.judge(build.exchange(bare), kimi, Habits())
     assert not verdict.is_good
 
 
@@ -197,8 +185,8 @@ def test_an_index_counts_over_the_conversation(kimi: ModelProfile) -> None:
     for index, code in ((0, IssueCode.TOOL_ID_INDEX_AMBIGUOUS), (1, None)):
         call = build.call(f"functions.get_weather:{index}")
         exchange = build.exchange(build.completion(None, "y", (call,), tokens=20), asked)
-        found = [issue.code for issue in reconstruct(exchange, kimi).issues]
-        assert found == ([code] if code else [])
+        found = [issue.code for issue in reconstruct(exchange, kimi, Habits()).issues]
+        assert found == [IssueCode.UNREQUESTED_TOOL_PARSE, *([code] if code else [])]
 
 
 def test_truncated_answers_get_no_end_token(kimi: ModelProfile) -> None:
@@ -207,7 +195,7 @@ def test_truncated_answers_get_no_end_token(kimi: ModelProfile) -> None:
         kimi,
     )
     assert sampled(in_thought) == (401, 4258, 63853)
-    assert in_thought.residual == 0
+    assert in_thought.sample.residual == 0
     in_content = judge(
         build.completion("4", "y", tokens=3, finish_reason=FinishReason.LENGTH), kimi
     )
@@ -225,7 +213,7 @@ def test_a_model_without_markers_has_only_its_end_token(smollm2: ModelProfile) -
 
 def test_a_call_without_a_grammar_for_it_fails(smollm2: ModelProfile) -> None:
     with pytest.raises(RecordError) as caught:
-        reconstruct(build.exchange(build.completion(None, "", (build.call(),))), smollm2)
+        reconstruct(build.exchange(build.completion(None, "", (build.call(),))), smollm2, Habits())
     assert caught.value.kind is FailureKind.UNEXPECTED_TOOL_CALL
 
 
@@ -233,15 +221,15 @@ def test_a_prompt_that_the_template_refuses_fails(kimi: ModelProfile) -> None:
     tool = '{"type":"function","function":{"name":"f","parameters":{"properties":{"a":{"x":1}}}}}'
     asked = build.prompt(tools=(tool,))
     with pytest.raises(RecordError) as caught:
-        reconstruct(build.exchange(build.completion("x"), asked), kimi)
+        reconstruct(build.exchange(build.completion("x"), asked), kimi, Habits())
     assert caught.value.kind is FailureKind.TEMPLATE_ERROR
 
 
 def test_evidence_below_what_is_asked_for_is_bad(kimi: ModelProfile) -> None:
-    answer = build.exchange(build.completion("4", tokens=3))
-    sample = tokenize(reconstruct(answer, kimi), kimi)
-    assert validate_special_tokens(sample, kimi, Habits(), Evidence.B2).is_good
-    strict = validate_special_tokens(sample, kimi, Habits(), Evidence.B1)
+    answer = build.completion("4", tokens=3)
+    known = build.habits(answer)
+    assert build.judge(build.exchange(answer), kimi, known).is_good
+    strict = build.judge(build.exchange(answer), kimi, known, Evidence.B1)
     assert codes(strict) == [IssueCode.EVIDENCE_TOO_WEAK]
 
 
@@ -305,7 +293,9 @@ def test_find_issues_never_raises(ids: list[int], positions: set[int]) -> None:
         prompt_length=2,
         special_positions=tuple(sorted(positions)),
         text="x",
+        residual=0,
+        evidence=Evidence.B2,
         repairs=(),
         issues=(),
     )
-    assert find_issues(sample, profile) is not None
+    assert find_issues(sample, profile, Habit()) is not None

@@ -13,10 +13,12 @@ from tests.scripted import Reply, Script, answer, serve
 from transforms.failures import ConfigError, FailureKind, RecordError, StoreError
 from transforms.openrouter import client
 from transforms.openrouter.client import CallConfig, OpenRouterClient
+from transforms.openrouter.faults import Judged
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.sender import Wire
+from transforms.openrouter.source import SOURCES
 from transforms.openrouter.sqlite_store import SqliteStore
-from transforms.openrouter.wire import SOURCES, Request
+from transforms.openrouter.wire import Request
 
 REQUEST = Request(b'{"messages":[]}')
 KEY = "sk-or-v1-secret-of-a-test"
@@ -63,7 +65,7 @@ class Run:
             asked = (client.answer(request) for request in requests)
             found = await asyncio.gather(*asked, return_exceptions=True)
             await client.close()
-        return found
+        return [one.reply if isinstance(one, Judged) else one for one in found]
 
     async def _sleep(self, seconds: float) -> None:
         self.waits.append(seconds)

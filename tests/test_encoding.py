@@ -4,7 +4,9 @@ import dataclasses
 import io
 import json
 import struct
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,19 +15,19 @@ from hypothesis import strategies as st
 from tfrecord.reader import tfrecord_loader
 
 from tests import build
-from transforms.chat.habits import Habits, read_habits, write_habits
+from transforms.chat.habits import Habit, Ids, Stratum
+from transforms.chat.habits_file import Habits, read_habits, write_habits
+from transforms.chat.learning import Learned
 from transforms.chat.profile import ModelProfile
-from transforms.chat.residuals import Residuals, Stratum, estimate_hidden_drift, merge_residuals
+from transforms.chat.residuals import Residuals, estimate_hidden_drift
+from transforms.chat.statistic import Statistic
 from transforms.encoding.columns import SCHEMA, to_columns
 from transforms.encoding.parquet import ParquetRows
 from transforms.encoding.rejection import encode_rejection
 from transforms.encoding.tfrecord import TFRecordRows, decode_example, encode_example, read_records
 from transforms.failures import ConfigError, Failure, FailureKind, Stage
 from transforms.prompts.shapes import original_line, parse_record, read_prompt
-from transforms.reconstruct import reconstruct
-from transforms.records import Evidence, Message, Role, Verdict
-from transforms.tokenize import tokenize
-from transforms.validate_special_tokens import validate_special_tokens
+from transforms.records import Message, Role, Verdict
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +37,7 @@ def verdicts(kimi: ModelProfile) -> list[Verdict]:
         build.completion("好 🎉", "y", (build.call(),), tokens=1),
         build.completion("x", None, provider=None, generation_id=None, tokens=3),
     ]
-    return [
-        validate_special_tokens(
-            tokenize(reconstruct(build.exchange(answer), kimi), kimi), kimi, Habits(), Evidence.B2
-        )
-        for answer in answers
-    ]
+    return [build.judge(build.exchange(answer), kimi, build.habits(answer)) for answer in answers]
 
 
 def test_parquet_is_read_back_by_pyarrow(verdicts: list[Verdict]) -> None:
@@ -114,14 +111,13 @@ def test_a_bad_verdict_is_a_prompt_again(kimi: ModelProfile) -> None:
         tools=('{"type":"function","function":{"name":"get_weather"}}',),
     )
     answer = build.exchange(build.completion("5", tokens=9), asked)
-    sample = tokenize(reconstruct(answer, kimi), kimi)
-    verdict = validate_special_tokens(sample, kimi, Habits(), Evidence.B2)
+    verdict = build.judge(answer, kimi, build.habits(answer.completion))
     line = encode_rejection(verdict)
     assert read_prompt(parse_record(line), "prompts.jsonl:1", "prompts") == asked
     rejection = json.loads(line)["rejection"]
     assert rejection["code"] == "COUNT_MISMATCH"
     assert rejection["residual"] == 6
-    assert tuple(rejection["input_ids"]) == sample.input_ids
+    assert tuple(rejection["input_ids"]) == verdict.sample.input_ids
 
 
 def test_an_unread_line_comes_back_as_itself() -> None:
@@ -165,28 +161,43 @@ def test_a_prompt_of_any_text_comes_back_as_it_was(text: str) -> None:
 
 def test_habits_are_written_for_people_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "habits.json"
-    habits = Habits(((Stratum("Chutes", "m"), Residuals(((-1, 1), (0, 99)))),))
+    learned = Learned(
+        habit=Habit(calls_offset=-1, ids=Ids.BARE),
+        text=Residuals(((-1, 1), (0, 99))),
+        calls=Residuals(((0, 12),)),
+    )
+    habits = Habits(((Stratum("Novita", "m"), learned),))
     write_habits(habits, path)
     assert read_habits(path) == habits
-    assert json.loads(path.read_text())["strata"][0]["residuals"] == {"-1": 1, "0": 99}
-    path.write_text('{"version": 2, "strata": []}')
-    with pytest.raises(ConfigError, match="version 2"):
+    (row,) = json.loads(path.read_text())["strata"]
+    assert row["text"]["residuals"] == {"-1": 1, "0": 99}
+    assert (row["habit"]["ids"], row["habit"]["calls_offset"]) == ("bare", -1)
+    assert row["verdict"] == "use"
+    path.write_text('{"version": 1, "strata": []}')
+    with pytest.raises(ConfigError, match="version 1"):
         read_habits(path)
     path.write_text("[]")
     with pytest.raises(ConfigError, match=r"habits\.json"):
         read_habits(path)
 
 
-_RESIDUALS = st.dictionaries(st.integers(-3, 3), st.integers(1, 50)).map(
-    lambda counts: Residuals(tuple(sorted(counts.items())))
-)
+_SEEN = st.dictionaries(
+    st.tuples(st.sampled_from([("text", "verbatim"), ("stream",)]), st.integers(-3, 3)),
+    st.integers(1, 50),
+).map(Counter)
 
 
-@given(st.lists(_RESIDUALS, max_size=6), st.integers(0, 6))
-def test_statistics_merge_in_any_grouping(parts: list[Residuals], cut: int) -> None:
-    halves = (merge_residuals(parts[:cut]), merge_residuals(parts[cut:]))
-    assert merge_residuals(halves) == merge_residuals(parts)
-    assert 0 <= estimate_hidden_drift(merge_residuals(parts)) <= 1
+@given(st.lists(_SEEN, max_size=6), st.integers(0, 6))
+def test_statistics_merge_in_any_grouping(parts: list[Counter[Any]], cut: int) -> None:
+    halves = sum(parts[:cut], Counter()) + sum(parts[cut:], Counter())
+    merged = Statistic.of(sum(parts, Counter()))
+    assert Statistic.of(halves) == merged
+    assert Statistic.of(merged.counter()) == merged
+
+
+@given(st.dictionaries(st.integers(-3, 3), st.integers(1, 50)))
+def test_the_estimate_is_a_share(counts: dict[int, int]) -> None:
+    assert 0 <= estimate_hidden_drift(Residuals(tuple(sorted(counts.items())))) <= 1
 
 
 def test_the_estimate_is_the_documented_formula() -> None:

@@ -8,15 +8,15 @@ import pytest
 
 from pipeline.main import COMMANDS, USAGE
 from tests.programs import ROOT
+from transforms.codes import Flag, IssueCode, Repair
 from transforms.encoding.columns import SCHEMA
 from transforms.failures import FailureKind
-from transforms.records import IssueCode, Repair
 
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("reasons", [IssueCode, FailureKind, Repair])
-def test_lists_every_reason(reasons: type[IssueCode | FailureKind | Repair]) -> None:
+@pytest.mark.parametrize("reasons", [IssueCode, FailureKind, Repair, Flag])
+def test_lists_every_reason(reasons: type[IssueCode | FailureKind | Repair | Flag]) -> None:
     assert [reason.value for reason in reasons if f"`{reason.value}`" not in README] == []
 
 
@@ -27,7 +27,7 @@ def test_lists_no_reason_that_does_not_exist() -> None:
 
 
 def test_lists_every_column_in_order() -> None:
-    table = README.split("### Columns of a sample")[1].split("### Rejections")[0]
+    table = README.split("### Columns of a sample")[1].split("| in `repairs`")[0]
     names = [
         name
         for line in table.splitlines()

@@ -29,10 +29,10 @@ from tests.programs import (
 from tests.scripted import Reply, Script, answer, serve
 from tests.test_client import KEY as CLIENT_KEY
 from tests.test_client import REQUEST, config
+from transforms.codes import IssueCode
 from transforms.failures import FailureKind
 from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.sqlite_store import SqliteStore
-from transforms.records import IssueCode
 
 pytestmark = pytest.mark.slow
 
@@ -158,6 +158,6 @@ def test_retry_after_120_is_obeyed_in_real_time(tmp_path: Path) -> None:
             await client.close()
             return found
 
-    assert asyncio.run(ask())["id"] == "gen-1"
+    assert asyncio.run(ask()).reply["id"] == "gen-1"
     first, second = script.arrived_at
     assert 120 <= second - first <= 126

@@ -1,5 +1,7 @@
 """Each stage under a Beam pipeline: what it makes, what it fails, what it refuses."""
 
+import base64
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -14,18 +16,21 @@ from tests import build
 from tests.programs import KEY, ROOT, Server
 from tests.stages import run_stage
 from transforms.call_openrouter import CallOpenRouter
-from transforms.chat.habits import Habits
+from transforms.chat.habits import Stratum
+from transforms.chat.habits_file import Habits
+from transforms.chat.learning import learn_all
 from transforms.chat.profile import ModelProfile
-from transforms.chat.residuals import Residuals, Stratum
+from transforms.codes import Evidence
 from transforms.failures import FailureKind, Stage
 from transforms.observe import Observe
 from transforms.openrouter.client import CallConfig
 from transforms.openrouter.sender import Wire
-from transforms.openrouter.wire import SOURCES, Sampling
+from transforms.openrouter.source import SOURCES
+from transforms.openrouter.wire import Sampling
 from transforms.partition import PartitionByVerdict
 from transforms.read_prompts import InputFile, ReadPrompts
 from transforms.reconstruct import Reconstruct, reconstruct
-from transforms.records import Evidence, Prompt, RecordCount
+from transforms.records import Prompt, RecordCount
 from transforms.tokenize import Tokenize, tokenize
 from transforms.validate_special_tokens import ValidateSpecialTokens, validate_special_tokens
 
@@ -100,12 +105,13 @@ def test_reconstruct_and_tokenize(
     tmp_path: Path, kimi: ModelProfile, smollm2: ModelProfile
 ) -> None:
     exchange = build.exchange(build.completion("4", " Hm.", tokens=5))
-    rendering = reconstruct(exchange, kimi)
-    assert run_stage(Reconstruct(kimi), [exchange], tmp_path / "a")[0] == [rendering]
-    sample = tokenize(rendering, kimi)
-    assert run_stage(Tokenize(kimi), [rendering], tmp_path / "b")[0] == [sample]
+    known = build.habits(exchange.completion)
+    rendering = reconstruct(exchange, kimi, known)
+    assert run_stage(Reconstruct(kimi, known), [exchange], tmp_path / "a")[0] == [rendering]
+    sample = tokenize(rendering, kimi, known)
+    assert run_stage(Tokenize(kimi, known), [rendering], tmp_path / "b")[0] == [sample]
     calling = build.exchange(build.completion(None, None, (build.call(),)))
-    good, failures = run_stage(Reconstruct(smollm2), [calling], tmp_path / "c")
+    good, failures = run_stage(Reconstruct(smollm2, known), [calling], tmp_path / "c")
     assert good == []
     assert failures[0].kind is FailureKind.UNEXPECTED_TOOL_CALL
     assert failures[0].prompt == calling.prompt
@@ -114,13 +120,15 @@ def test_reconstruct_and_tokenize(
 def test_validate_and_partition_give_each_sample_one_way(
     tmp_path: Path, kimi: ModelProfile
 ) -> None:
+    answers = [build.completion("4", tokens=n) for n in (3, 9)]
+    known = build.habits(answers[0])
     samples = [
-        tokenize(reconstruct(build.exchange(build.completion("4", tokens=n)), kimi), kimi)
-        for n in (3, 9)
+        tokenize(reconstruct(build.exchange(answer), kimi, known), kimi, known)
+        for answer in answers
     ]
-    stage = ValidateSpecialTokens(kimi, Habits(), Evidence.B2)
+    stage = ValidateSpecialTokens(kimi, known, Evidence.B2)
     verdicts, failures = run_stage(stage, samples, tmp_path / "a")
-    wanted = [validate_special_tokens(s, kimi, Habits(), Evidence.B2) for s in samples]
+    wanted = [validate_special_tokens(s, kimi, known, Evidence.B2) for s in samples]
     assert (verdicts, failures) == (wanted, [])
     from apache_beam.testing.util import assert_that, equal_to  # noqa: PLC0415
 
@@ -131,7 +139,7 @@ def test_validate_and_partition_give_each_sample_one_way(
         assert_that(bad, equal_to(wanted[1:]), label="bad")
 
 
-def test_observe_merges_the_residuals_of_each_provider(kimi: ModelProfile) -> None:
+def test_observe_merges_what_is_seen_of_each_provider(kimi: ModelProfile, tmp_path: Path) -> None:
     answers = [
         build.completion("4", tokens=3),
         build.completion("4", tokens=3),
@@ -139,16 +147,24 @@ def test_observe_merges_the_residuals_of_each_provider(kimi: ModelProfile) -> No
         build.completion("4", usage=None),
         build.completion("4", tokens=1, native_finish_reason="length"),
     ]
-    from apache_beam.testing.util import assert_that, equal_to  # noqa: PLC0415
-
-    model = "moonshotai/kimi-k2.5-0127"
-    wanted = [
-        (Stratum("Chutes", model), Residuals(((0, 2),))),
-        (Stratum("DeepInfra", model), Residuals(((-1, 1),))),
-    ]
     with beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"])) as pipeline:
         exchanges = pipeline | beam.Create([build.exchange(answer) for answer in answers])
-        assert_that(exchanges | Observe(kimi), equal_to(wanted))
+        _ = exchanges | Observe(kimi) | beam.Map(_keep_observed, file=str(tmp_path / "observed"))
+    seen = dict(pickle.loads(line) for line in _lines(tmp_path / "observed"))  # noqa: S301
+    assert {stratum.provider for stratum in seen} == {"Chutes", "DeepInfra"}
+    model = "moonshotai/kimi-k2.5-0127"
+    assert seen[Stratum("Chutes", model)].values("text", "verbatim") == {0: 2}
+    assert seen[Stratum("DeepInfra", model)].values("text", "verbatim") == {-1: 1}
+    assert not learn_all(seen)[Stratum("DeepInfra", model)].knows_text  # one answer is no habit
+
+
+def _keep_observed(observed: Any, file: str) -> None:
+    with Path(file).open("ab") as kept:
+        kept.write(base64.b64encode(pickle.dumps(observed)) + b"\n")
+
+
+def _lines(file: Path) -> list[bytes]:
+    return [base64.b64decode(line) for line in file.read_bytes().splitlines()]
 
 
 @pytest.mark.parametrize("stage", [Reconstruct, Tokenize])
@@ -158,11 +174,11 @@ def test_a_stage_refuses_the_wrong_input_when_the_graph_is_built(
     pipeline = beam.Pipeline(options=PipelineOptions(["--runner=FnApiRunner"]))
     prompts = pipeline | beam.Create([build.prompt()]).with_output_types(Prompt)
     with pytest.raises(TypeCheckError, match="expected"):
-        _ = prompts | stage(kimi)
+        _ = prompts | stage(kimi, Habits())
 
 
 def test_the_core_does_not_load_beam() -> None:
-    modules = "transforms.chat.grammar, transforms.openrouter.client, transforms.prompts.shapes"
+    modules = "transforms.chat.judging, transforms.openrouter.client, transforms.prompts.shapes"
     code = (
         f"import sys, {modules}, transforms.encoding.rejection; print('apache_beam' in sys.modules)"
     )

@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.tally import spent_before
 from transforms.failures import ConfigError
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.sqlite_store import SqliteStore
@@ -116,6 +120,41 @@ def test_tells_what_a_run_did(new_location: Callable[[], str]) -> None:
         assert sorted(item.run_id for item in store.all_attempts()) == ["a", "b", *["c"] * 150]
 
 
+def told(usd: str, **fields: Any) -> Attempt:
+    """An attempt whose body says what it cost."""
+    usage = json.dumps({"completion_tokens": 3, "cost": float(usd)})
+    body = f'{{"choices":[{{"message":{{"content":"a"}},"finish_reason":"stop"}}],"usage":{usage}}}'
+    return replace(attempt(body.encode()), **fields)
+
+
+def test_what_was_spent_is_known_without_reading_the_answers(
+    new_location: Callable[[], str],
+) -> None:
+    location = new_location()
+    with contextlib.closing(open_store(location)) as store:
+        assert spent_before(store) == 0
+        put(store, *(told("0.1", run_id=f"run-{n % 2}") for n in range(7)))
+        put(store, told("0.25", error="ClientPayloadError: cut"), told("0.25", status=500))
+        put(store, attempt(b"not JSON"))
+        assert spent_before(store) == Decimal("0.7")
+    with contextlib.closing(open_store(location)) as store:
+        assert spent_before(store) == Decimal("0.7")
+
+
+def test_attempts_that_an_earlier_release_put_are_counted_by_reading(tmp_path: Path) -> None:
+    with contextlib.closing(SqliteStore(str(tmp_path))) as store:
+        put(store, told("0.5"), told("0.5"))
+        assert store.spent_usd() == 1
+    connection = sqlite3.connect(store.path)
+    connection.execute("drop table spent")
+    connection.commit()
+    connection.close()
+    with contextlib.closing(SqliteStore(str(tmp_path))) as store:
+        put(store, told("0.25"))
+        assert store.spent_usd() is None
+        assert spent_before(store) == Decimal("1.25")
+
+
 def test_a_place_that_is_none_is_refused() -> None:
     for place in ("s3://bucket/x", "gs://", "gs:///x", "gs://A b/x"):
         with pytest.raises(ConfigError, match=f"--store {place}.*gs://BUCKET/PREFIX"):
@@ -142,3 +181,25 @@ def test_a_foreign_database_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not a response store"):
         SqliteStore(str(tmp_path))
     assert (tmp_path / "responses.sqlite").read_bytes() == before
+
+
+def test_requests_that_are_looked_up_together_get_their_own_attempts(
+    new_location: Callable[[], str],
+) -> None:
+    """Many in one turn of the loop, one of them twice, one that nobody waits for any more."""
+    with contextlib.closing(open_store(new_location())) as store:
+        kept = [attempt(b"%d" % number, f"{number:064x}") for number in range(700)]
+        put(store, *kept, attempt(b"again", f"{5:064x}"))
+
+        async def look_up() -> list[list[bytes]]:
+            asked = [f"{number:064x}" for number in range(710)] + [f"{5:064x}"]
+            left = asyncio.ensure_future(store.look_up(KEY))
+            waiting = asyncio.gather(*map(store.look_up, asked))
+            await asyncio.sleep(0)
+            left.cancel()
+            return [[item.body for item in found] for found in await waiting]
+
+        found = asyncio.run(look_up())
+    wanted = [[b"%d" % number] for number in range(700)] + [[]] * 10
+    wanted[5] = [b"5", b"again"]
+    assert found == [*wanted, wanted[5]]

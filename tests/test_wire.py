@@ -16,9 +16,11 @@ from tests import build
 from transforms.call_openrouter import refuse_special_text
 from transforms.chat.profile import ModelProfile
 from transforms.failures import FailureKind, RecordError
+from transforms.openrouter.costs import find_cost, read_cost
 from transforms.openrouter.faults import judge
+from transforms.openrouter.replies import read_body, read_completion
 from transforms.openrouter.store import Attempt
-from transforms.openrouter.wire import Sampling, read_body, read_completion, write_request
+from transforms.openrouter.wire import Sampling, write_request
 from transforms.records import FinishReason, Message, Role, ToolCall, Usage
 
 SAMPLING = Sampling(model="moonshotai/kimi-k2.5", max_tokens=100, temperature=1.0)
@@ -238,6 +240,26 @@ def test_recorded_streams_are_put_together(shared: Callable[[str], Path]) -> Non
     assert streams == 10
 
 
+def test_edges_of_chunks_are_kept_whatever_shape_the_other_fields_have() -> None:
+    deltas: tuple[dict[str, Any], ...] = (
+        {"reasoning": "", "reasoning_content": " H", "content": ""},
+        {"reasoning_content": "m", "content": None, "tool_calls": []},
+        {"content": "O"},
+        {"content": "i", "reasoning_content": 7},
+        {"content": {"no": "text"}},
+    )
+    events = [{"id": "g", "choices": [{"delta": delta}]} for delta in deltas]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    edges = [("reasoning", " H"), ("reasoning", "m"), ("content", "O"), ("content", "i")]
+    for end in (3, 5):  # without and with what the fast decoder refuses
+        reply = read_body("".join(body.splitlines(keepends=True)[: 2 * end]).encode())
+        assert reply["choices"][0]["chunks"] == edges[: min(end, 4)]
+    assert reply["choices"][0]["message"]["reasoning_content"] == " Hm"
+    both = body + 'data: {"choices":[{"delta":{"reasoning":"Hm"}}]}'
+    chunks = read_body(both.encode())["choices"][0]["chunks"]
+    assert chunks == [*edges[2:], ("reasoning", "Hm")]
+
+
 def test_a_stream_may_be_cut_anywhere_in_its_lines() -> None:
     events = [
         ": OPENROUTER PROCESSING",
@@ -247,8 +269,38 @@ def test_a_stream_may_be_cut_anywhere_in_its_lines() -> None:
         'data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}',
         "data: [DONE]",
     ]
-    for end in ("\n\n", "\r\n\r\n"):
+    for end in ("\n\n", "\r\n\r\n", "\r\r"):
         found = read_completion(read_body(end.join(events).encode()))
         assert (found.message.reasoning, found.message.content) == (" Hm", "Oi")
         assert found.usage is not None
         assert found.usage.completion_tokens == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "usd"),
+    [
+        (b'\n  \n{"usage": {"cost": 0.5, "cost_details": {"cost": 3}}, "z": 1}', "0.5"),
+        (b'{"usage" :\n{"cost":1e-05}}', "0.00001"),
+        (b'data: {"usage":null}\n\ndata: {"usage":{"cost":2}}\n\ndata: {"usage":null}', "2"),
+        (b'{"usage":{"cost":2},"choices":["\\"usage\\":{\\"cost\\":9}", "usage"]}', "2"),
+        (b'{"usage":{"cost":"2"}}', None),
+        (b'{"usage":{"cost":1' + b"0" * 400 + b"}}", None),
+        (b'{"usage":{"a":' + b"[" * 100000, None),
+        (b'{"usage":{"cost":2', None),
+        (b'{"choices":[]}', None),
+        (b"", None),
+    ],
+)
+def test_the_cost_is_found_without_parsing_the_rest(body: bytes, usd: str | None) -> None:
+    assert find_cost(body) == (None if usd is None else Decimal(usd))
+
+
+def test_found_costs_are_those_of_recorded_answers(shared: Callable[[str], Path]) -> None:
+    found = 0
+    for path in shared("responses").glob("openrouter_kimi*.jsonl"):
+        for line in path.read_text("utf-8").splitlines():
+            body = json.loads(line)["response_body"].encode()
+            cost = read_cost(read_body(body)["usage"])
+            assert find_cost(body) == cost
+            found += cost is not None
+    assert found > 0

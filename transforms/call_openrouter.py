@@ -5,7 +5,6 @@ comes, in `process` or in `finish_bundle`. Beam's own pieces wait for the slowes
 one at a time, or lose outputs in batch.
 """
 
-import asyncio
 import queue
 import re
 from collections.abc import Iterator
@@ -16,18 +15,19 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 from apache_beam.utils.windowed_value import WindowedValue
 
-from transforms.chat.grammar import special_literals
-from transforms.chat.profile import ModelProfile
+from transforms.chat.profile import ModelProfile, special_literals
 from transforms.failures import Failure, FailureKind, RecordError, Stage, fail
 from transforms.openrouter.client import CallConfig, OpenRouterClient
-from transforms.openrouter.loop import ClientLoop
-from transforms.openrouter.wire import Request, Sampling, read_completion, write_request
+from transforms.openrouter.loop import ClientLoop, Tasks
+from transforms.openrouter.replies import read_completion
+from transforms.openrouter.wire import Request, Sampling, write_request
 from transforms.outcome import FAILED, GOOD, Outcome
 from transforms.records import Completion, Exchange, Prompt
 
-_WAITING_EACH = 16
-"""Prompts that are under way for each that may be sent: those that wait to be tried again hold no
-place, and must not hold up the others."""
+_WAITING_EACH, _WAITING = 16, 4096
+"""Prompts that are under way for each that may be sent, and at most beside those: they wait to be
+tried again, which takes no place, and must not hold up the others. Each is a task of about 10 KB.
+"""
 
 
 class CallOpenRouter(beam.PTransform):
@@ -52,7 +52,8 @@ async def call_openrouter(
     try:
         request = write_request(prompt, sampling)
         refuse_special_text(request.body.decode(), profile)
-        completion = read_completion(await client.answer(request))
+        answer = await client.answer(request)
+        completion = read_completion(answer.reply)
         _refuse_other_model(completion, sampling, client)
         if not sampling.source.names_provider:
             completion = replace(completion, provider=completion.provider or client.host)
@@ -63,6 +64,8 @@ async def call_openrouter(
         completion=completion,
         max_tokens=sampling.max_tokens,
         request_sha256=request.sha256,
+        settings=sampling.extra,
+        arrival=answer.arrival,
     )
 
 
@@ -114,11 +117,13 @@ class _CallFn(beam.DoFn):
 
     def setup(self) -> None:
         self._loop = ClientLoop.get(self._call)
+        most = self._call.max_in_flight
+        self._most = min(most * _WAITING_EACH, most + _WAITING)
 
     def start_bundle(self) -> None:
         # A queue a bundle: a late result of an aborted bundle cannot leak into the next one.
         self._done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
-        self._running: set[asyncio.Future[None]] = set()
+        self._tasks: Tasks = set()
         self._pending = 0
 
     def process(
@@ -128,11 +133,12 @@ class _CallFn(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,
         pane: Any = beam.DoFn.PaneInfoParam,
     ) -> Iterator[Any]:
-        while self._pending >= self._call.max_in_flight * _WAITING_EACH or not self._done.empty():
+        if self._pending >= self._most:  # prompts in bursts: their look-ups are one query
+            while self._pending > max(self._call.max_in_flight, self._most * 3 // 4):
+                yield self._take()
+        while not self._done.empty():
             yield self._take()
-        task = self._loop.start(self._run(prompt, timestamp, window, pane))
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._loop.start(self._run(prompt, timestamp, window, pane), self._tasks)
         self._pending += 1
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -141,8 +147,8 @@ class _CallFn(beam.DoFn):
 
     def teardown(self) -> None:
         """After a failed bundle: stops paying for what nobody will read."""
-        for task in list(getattr(self, "_running", ())):
-            task.cancel()
+        if tasks := getattr(self, "_tasks", None):
+            self._loop.cancel(tasks)
 
     async def _run(self, prompt: Prompt, timestamp: Any, window: Any, pane: Any) -> None:
         done = self._done

@@ -1,26 +1,26 @@
 """Observe: what each provider's counts say about it, before any one answer is judged."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from transforms.chat.grammar import is_truncated
-from transforms.chat.habits import stratum_of
+from transforms.chat.habits import Stratum, stratum_of
 from transforms.chat.profile import ModelProfile
-from transforms.chat.residuals import Residuals, Stratum, merge_residuals
-from transforms.chat.special_tokens import count_residual
+from transforms.chat.rejects import is_truncated
+from transforms.chat.render import render_prompt
+from transforms.chat.settings import thinking_is_off
+from transforms.chat.statistic import HISTORIES, Key, Statistic, observe_answer
 from transforms.failures import Failure, RecordError
-from transforms.reconstruct import reconstruct
 from transforms.records import Exchange, FailureCount
-from transforms.tokenize import tokenize
 
-Observed = tuple[Stratum, Residuals]
+Observed = tuple[Stratum, Statistic]
 
 
 class Observe(beam.PTransform):
-    """Residuals of every (provider, model), merged to one small value each."""
+    """What every (provider, model) does to answers, merged to one small value each."""
 
     def __init__(self, profile: ModelProfile) -> None:
         super().__init__()
@@ -56,28 +56,41 @@ def _add_counts(counts: Iterable[FailureCount]) -> FailureCount:
 
 
 def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:
-    """One answer's residual; nothing for an answer that says nothing about its provider."""
-    if is_truncated(exchange):
+    """One answer's statistic; nothing for an answer that says nothing about its provider."""
+    if is_truncated(exchange) or not exchange.completion.provider:
         return ()
     try:
-        sample = tokenize(reconstruct(exchange, profile), profile)
+        statistic = observe_answer(exchange, profile, _prompt_lengths(exchange, profile))
     except RecordError:
         return ()  # job 2 says why
-    residual = count_residual(sample)
-    if residual is None:
-        return ()
-    return ((stratum_of(exchange.completion), Residuals(((residual, 1),))),)
+    return ((stratum_of(exchange.completion), statistic),) if statistic.counts else ()
+
+
+def _prompt_lengths(exchange: Exchange, profile: ModelProfile) -> dict[str, int]:
+    """Tokens of the prompt, with the thoughts of earlier turns and without."""
+    thinks = not thinking_is_off(exchange.settings)
+    kept = len(render_prompt(exchange.prompt, profile, thinks=thinks))
+    if not any(message.reasoning for message in exchange.prompt.messages):
+        return dict.fromkeys(HISTORIES, kept)
+    dropped = render_prompt(exchange.prompt, profile, thinks=thinks, keeps_history=False)
+    return {"kept": kept, "dropped": len(dropped)}
+
+
+_Counts = Counter[tuple[Key, int]]
 
 
 class _MergeFn(beam.CombineFn):
-    def create_accumulator(self) -> Residuals:
-        return Residuals()
+    """Adds up in place: a host's counters are some thousands, an answer's a few."""
 
-    def add_input(self, accumulator: Residuals, residuals: Residuals) -> Residuals:
-        return merge_residuals((accumulator, residuals))
+    def create_accumulator(self) -> _Counts:
+        return Counter()
 
-    def merge_accumulators(self, accumulators: Iterable[Residuals]) -> Residuals:
-        return merge_residuals(accumulators)
-
-    def extract_output(self, accumulator: Residuals) -> Residuals:
+    def add_input(self, accumulator: _Counts, statistic: Statistic) -> _Counts:
+        accumulator.update(statistic.counter())
         return accumulator
+
+    def merge_accumulators(self, accumulators: Iterable[_Counts]) -> _Counts:
+        return sum(accumulators, Counter())
+
+    def extract_output(self, accumulator: _Counts) -> Statistic:
+        return Statistic.of(accumulator)

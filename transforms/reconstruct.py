@@ -3,36 +3,70 @@
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
-from transforms.chat.grammar import write_answer
+from transforms.chat.candidates import write_candidates
+from transforms.chat.flags import find_flags
+from transforms.chat.habits import Habit, stratum_of
+from transforms.chat.habits_file import Habits
 from transforms.chat.profile import ModelProfile
+from transforms.chat.rejects import find_rejects, is_truncated
 from transforms.chat.render import render_prompt
-from transforms.failures import Stage
+from transforms.chat.settings import thinking_is_off
+from transforms.chat.views import Asked
+from transforms.codes import Flag
+from transforms.failures import FailureKind, RecordError, Stage
 from transforms.outcome import MapOrFail, Outcome
 from transforms.records import Exchange, Rendering
 
 
 class Reconstruct(beam.PTransform):
-    """Renders the prompt and writes the answer in segments; see `reconstruct`."""
+    """Renders the prompt and writes what may have been sampled; see `reconstruct`."""
 
-    def __init__(self, profile: ModelProfile) -> None:
+    def __init__(self, profile: ModelProfile, habits: Habits) -> None:
         super().__init__()
-        self._profile = profile
+        self._values = {"profile": profile, "habits": habits}
 
     def expand(self, exchanges: PCollection[Exchange]) -> Outcome[Rendering]:
-        return exchanges | MapOrFail(Stage.RECONSTRUCT, reconstruct, profile=self._profile)
+        return exchanges | MapOrFail(Stage.RECONSTRUCT, reconstruct, **self._values)
 
 
-def reconstruct(exchange: Exchange, profile: ModelProfile) -> Rendering:
-    """The prompt's ids, and what was sampled as text and markers.
+def reconstruct(exchange: Exchange, profile: ModelProfile, habits: Habits) -> Rendering:
+    """The prompt's ids, and what may have been sampled as text and markers, the habit undone.
 
     Raises:
         RecordError: `TEMPLATE_ERROR`, `UNEXPECTED_TOOL_CALL`.
     """
-    answer = write_answer(exchange, profile)
+    completion = exchange.completion
+    if completion.message.tool_calls and profile.answer.tools is None:
+        name = completion.message.tool_calls[0].name
+        detail = f"the answer calls {name!r}, the profile has no [answer.tools]"
+        raise RecordError(FailureKind.UNEXPECTED_TOOL_CALL, detail)
+    habit = habits.of(stratum_of(completion)).habit
+    asked = Asked(exchange, profile, habit)
+    candidates, issues = write_candidates(asked, cut=is_truncated(exchange))
     return Rendering(
         exchange=exchange,
-        prompt_ids=render_prompt(exchange.prompt, profile),
-        segments=answer.segments,
-        repairs=answer.repairs,
-        issues=answer.issues,
+        prompt_ids=_prompt_ids(exchange, profile, habit),
+        candidates=candidates,
+        issues=(*find_rejects(asked), *issues),
+        flags=(*find_flags(exchange, profile), *_prompt_flags(exchange, habit)),
     )
+
+
+def _prompt_flags(exchange: Exchange, habit: Habit) -> tuple[Flag, ...]:
+    usage = exchange.completion.usage
+    offset = habit.offset_of_prompt(tools=bool(exchange.prompt.tools))
+    is_counted = usage is not None and usage.prompt_tokens is not None and offset is not None
+    is_told = exchange.completion.prompt_token_ids is not None
+    return () if is_counted or is_told else (Flag.PROMPT_UNVERIFIED,)
+
+
+def _prompt_ids(exchange: Exchange, profile: ModelProfile, habit: Habit) -> tuple[int, ...]:
+    """What the model saw: the server's own ids, else the rendering under the host's habit."""
+    if exchange.completion.prompt_token_ids is not None:
+        return exchange.completion.prompt_token_ids
+    thinks = not thinking_is_off(exchange.settings)
+    ids = render_prompt(exchange.prompt, profile, thinks=thinks, keeps_history=habit.keeps_history)
+    opening = profile.answer.thought_begin
+    if thinks and not habit.prefills and opening and ids[-1] == profile.special_tokens[opening]:
+        return ids[:-1]
+    return ids

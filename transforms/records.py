@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from transforms.codes import Evidence, Flag, IssueCode, Repair
+
 
 class Role(StrEnum):
     """Who speaks in a message."""
@@ -37,7 +39,7 @@ class ToolCall:
 class Message:
     """One message. `content` `None`: it has none (only tool calls); `""` is an empty answer.
 
-    `other_reasoning`: thoughts that other fields of an answer give instead; they must not differ.
+    `other_reasoning`: the thought as other fields of an answer give it; it must not differ.
     """
 
     role: Role
@@ -99,9 +101,45 @@ class Usage:
     cost_usd: Decimal | None
 
 
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One entry of `logprobs.content`: the token's bytes, `None` where they are not told."""
+
+    bytes: bytes | None
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The text of one event of a stream."""
+
+    text: str
+    is_thought: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When an answer came; seconds of the clock.
+
+    `first_at` and `last_at` are of text, not of padding.
+    """
+
+    started_at: float
+    first_at: float
+    last_at: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """One answer of the API. `finish_reason` `None`: absent, or a word that is not in the enum."""
+    """One answer of the API. `finish_reason` `None`: absent, or a word that is not in the enum.
+
+    Attributes:
+        token_ids: What the server says that it sampled; engines do, gateways do not.
+        prompt_token_ids: What it says that it read.
+        logprobs: An entry for each sampled token, if all of them are told.
+        chunks: Texts of a stream's events, in order; empty for a whole answer.
+        is_rewritten: The service says that it changed the text (citations).
+    """
 
     message: Message
     finish_reason: FinishReason | None
@@ -110,19 +148,29 @@ class Completion:
     model: str | None
     provider: str | None
     usage: Usage | None
+    token_ids: tuple[int, ...] | None = None
+    prompt_token_ids: tuple[int, ...] | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    chunks: tuple[Chunk, ...] = ()
+    is_rewritten: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """What was asked and what came; the raw bytes are in the response store under the hash.
 
-    `max_tokens` is the longest answer that was asked for.
+    Attributes:
+        max_tokens: The longest answer that was asked for.
+        settings: Fields of the request beside messages, tools and sampling, as a JSON object.
+        arrival: When the answer came, if that is known.
     """
 
     prompt: Prompt
     max_tokens: int
     completion: Completion
     request_sha256: str
+    settings: str = "{}"
+    arrival: Arrival | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,71 +179,6 @@ class Segment:
 
     text: str
     is_special: bool = False
-
-
-class IssueCode(StrEnum):
-    """Why a sample is not fit to train on: the closed vocabulary of bad verdicts."""
-
-    LENGTH_TRUNCATED = "LENGTH_TRUNCATED"
-    """The answer was cut by max_tokens: it has no end token."""
-    FINISH_UNKNOWN = "FINISH_UNKNOWN"
-    """The finish reason is absent, or none of stop, tool_calls, length."""
-    EMPTY_ANSWER = "EMPTY_ANSWER"
-    """Neither content nor a tool call."""
-    REPLACEMENT_CHAR = "REPLACEMENT_CHAR"
-    """U+FFFD or a lone surrogate: bytes were lost before the text reached us."""
-    SPECIAL_TEXT_IN_OUTPUT = "SPECIAL_TEXT_IN_OUTPUT"
-    """The text holds a special token's literal outside the grammar."""
-    TOOL_SECTION_PARTIAL = "TOOL_SECTION_PARTIAL"
-    """Tool markers in the content that do not make a whole section."""
-    SECTION_LAYOUT_AMBIGUOUS = "SECTION_LAYOUT_AMBIGUOUS"
-    """A section in the text and structured calls beside it."""
-    TEXT_AFTER_SECTION = "TEXT_AFTER_SECTION"
-    """Content goes on after the tool section."""
-    TOOL_ID_AMBIGUOUS = "TOOL_ID_AMBIGUOUS"
-    """A call's id is not of the form that the model writes, or names another tool."""
-    REASONING_MISSING = "REASONING_MISSING"
-    """No thought came from a model that thinks; an empty one is one."""
-    REASONING_ENCRYPTED = "REASONING_ENCRYPTED"
-    """The thought is withheld: encrypted, a summary, or redacted."""
-    REASONING_FIELDS_DISAGREE = "REASONING_FIELDS_DISAGREE"
-    """Two fields of the answer give different thoughts."""
-    PROVIDER_UNKNOWN = "PROVIDER_UNKNOWN"
-    """The answer does not say who made it: no habit can be known."""
-    MODE_MISMATCH = "MODE_MISMATCH"
-    """A thought where the profile has none."""
-    TOOL_ID_INDEX_AMBIGUOUS = "TOOL_ID_INDEX_AMBIGUOUS"
-    """A call's index does not go on from the conversation's: a server may have counted anew."""
-    TOOL_ARGS_LOST = "TOOL_ARGS_LOST"
-    """A call without arguments, not even `{}`."""
-    SPECIAL_TOKEN_MISPLACED = "SPECIAL_TOKEN_MISPLACED"  # noqa: S105
-    """The special ids are not the ones of the grammar in its order."""
-    PREFILL_MISSING = "PREFILL_MISSING"
-    """The prompt's ids do not end in the tokens that the template prefills."""
-    USAGE_MISSING = "USAGE_MISSING"
-    """No token count came with the answer: nothing can be proved."""
-    COUNT_MISMATCH = "COUNT_MISMATCH"
-    """As many ids as the provider counted could not be rebuilt; the residual is in the row."""
-    EVIDENCE_TOO_WEAK = "EVIDENCE_TOO_WEAK"
-    """The evidence is below what `--min_evidence` asks for."""
-
-
-class Repair(StrEnum):
-    """What was put back before the count fitted; named in the row."""
-
-    SECTION_FROM_TEXT = "REPAIR_SECTION_FROM_TEXT"
-    """The tool section stood as text in the content."""
-
-
-class Evidence(StrEnum):
-    """How strongly a sample's ids are proved, best first."""
-
-    A1 = "A1"
-    A2 = "A2"
-    A3 = "A3"
-    B1 = "B1"
-    B2 = "B2"
-    C = "C"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,22 +190,35 @@ class Issue:
     position: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What may have been sampled, in pieces that are never joined before encoding.
+
+    Attributes:
+        segments: In order.
+        thought: How many of them, from the first, are the thought and its end.
+        repairs: What had to be put back.
+    """
+
+    segments: tuple[Segment, ...]
+    thought: int = 0
+    repairs: tuple[Repair, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """The answer as the model wrote it, in pieces that are never joined before encoding.
+    """The answer as the model may have written it; the first candidate is the nearest.
 
     Attributes:
         prompt_ids: int32[P], the prompt as the model saw it, up to and including its prefill.
-        segments: What was sampled, in order.
-        repairs: What had to be put back.
         issues: Faults that were seen on the way.
     """
 
     exchange: Exchange
     prompt_ids: tuple[int, ...]
-    segments: tuple[Segment, ...]
-    repairs: tuple[Repair, ...]
+    candidates: tuple[Candidate, ...]
     issues: tuple[Issue, ...]
+    flags: tuple[Flag, ...] = ()
 
     @property
     def prompt(self) -> Prompt:
@@ -242,6 +238,8 @@ class Sample:
         prompt_length: Ids before it are the prompt, ids from it on were sampled.
         special_positions: Indices into `input_ids` at which a marker was inserted, ascending.
         text: The sampled ids decoded, special tokens by their literal.
+        residual: Tokens counted less ids rebuilt, the host's habit aside; `None` without a count.
+        evidence: What proves these ids, before anything speaks against them.
     """
 
     exchange: Exchange
@@ -249,8 +247,11 @@ class Sample:
     prompt_length: int
     special_positions: tuple[int, ...]
     text: str
+    residual: int | None
+    evidence: Evidence
     repairs: tuple[Repair, ...]
     issues: tuple[Issue, ...]
+    flags: tuple[Flag, ...] = ()
 
     @property
     def prompt(self) -> Prompt:
@@ -266,7 +267,6 @@ class Verdict:
     """A sample and all that speaks against it. Good is: no issue.
 
     Attributes:
-        residual: `usage.completion_tokens` less the number of sampled ids; `None` without usage.
         evidence: Class of proof.
         hidden_drift: Estimated share of such rows whose ids drifted without the count showing it.
         profile: Name of the model profile that was applied.
@@ -274,7 +274,6 @@ class Verdict:
 
     sample: Sample
     issues: tuple[Issue, ...]
-    residual: int | None
     evidence: Evidence
     hidden_drift: float
     profile: str

@@ -3,56 +3,44 @@
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
+from transforms.chat.habits import stratum_of
+from transforms.chat.habits_file import Habits
+from transforms.chat.judging import judge_candidates
 from transforms.chat.profile import ModelProfile
-from transforms.chat.tokens import Tokenizer, load_tokenizer
-from transforms.failures import FailureKind, RecordError, Stage
+from transforms.failures import Stage
 from transforms.outcome import MapOrFail, Outcome
 from transforms.records import Rendering, Sample
 
 
 class Tokenize(beam.PTransform):
-    """Encodes each text alone and inserts each marker's id; see `tokenize`."""
+    """Encodes each candidate and takes the one that the evidence leaves; see `tokenize`."""
 
-    def __init__(self, profile: ModelProfile) -> None:
+    def __init__(self, profile: ModelProfile, habits: Habits) -> None:
         super().__init__()
-        self._profile = profile
+        self._values = {"profile": profile, "habits": habits}
 
     def expand(self, renderings: PCollection[Rendering]) -> Outcome[Sample]:
-        return renderings | MapOrFail(Stage.TOKENIZE, tokenize, profile=self._profile)
+        return renderings | MapOrFail(Stage.TOKENIZE, tokenize, **self._values)
 
 
-def tokenize(rendering: Rendering, profile: ModelProfile) -> Sample:
-    """int32[T]: the prompt's ids, then each segment's.
+def tokenize(rendering: Rendering, profile: ModelProfile, habits: Habits) -> Sample:
+    """int32[T]: the prompt's ids, then those of the candidate that the evidence leaves.
 
     Raises:
         RecordError: `NOT_ENCODABLE`, a text that its own ids do not give back.
     """
-    tokenizer = load_tokenizer(profile)
-    input_ids = list(rendering.prompt_ids)
-    specials: list[int] = []
-    for segment in rendering.segments:
-        if segment.is_special:
-            specials.append(len(input_ids))
-            input_ids.append(profile.special_tokens[segment.text])
-        else:
-            input_ids += _encode(segment.text, tokenizer)
+    learned = habits.of(stratum_of(rendering.exchange.completion))
+    judged = judge_candidates(rendering, profile, learned)
+    start = len(rendering.prompt_ids)
     return Sample(
         exchange=rendering.exchange,
-        input_ids=tuple(input_ids),
-        prompt_length=len(rendering.prompt_ids),
-        special_positions=tuple(specials),
-        text="".join(segment.text for segment in rendering.segments),
-        repairs=rendering.repairs,
-        issues=rendering.issues,
+        input_ids=(*rendering.prompt_ids, *judged.chosen.ids),
+        prompt_length=start,
+        special_positions=tuple(start + place for place in judged.chosen.specials),
+        text=judged.chosen.text,
+        residual=judged.residual,
+        evidence=judged.evidence,
+        repairs=judged.chosen.candidate.repairs,
+        issues=(*rendering.issues, *judged.issues),
+        flags=rendering.flags,
     )
-
-
-def _encode(text: str, tokenizer: Tokenizer) -> list[int]:
-    ids = tokenizer.encode(text)
-    if (back := tokenizer.decode(ids)) != text:
-        same = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), 0)
-        detail = (
-            f"text and its decoded ids differ from character {same}: {text[same : same + 20]!r}"
-        )
-        raise RecordError(FailureKind.NOT_ENCODABLE, detail)
-    return ids

@@ -14,7 +14,8 @@ from apache_beam.io import fileio
 from apache_beam.options.value_provider import StaticValueProvider
 from apache_beam.pvalue import PCollection
 
-from transforms.chat.residuals import Residuals, Stratum
+from transforms.chat.habits import Stratum
+from transforms.chat.statistic import Statistic
 from transforms.encoding.columns import to_columns
 from transforms.encoding.parquet import ParquetRows
 from transforms.encoding.rejection import encode_rejection
@@ -90,7 +91,7 @@ class WriteObserved(beam.PTransform):
         super().__init__()
         self._folder = folder
 
-    def expand(self, observed: PCollection[tuple[Stratum, Residuals]]) -> None:
+    def expand(self, observed: PCollection[tuple[Stratum, Statistic]]) -> None:
         lines = observed | beam.Map(_observed_line).with_output_types(bytes)
         _ = lines | _to_files(self._folder, "observed", "part", "jsonl", _line_sink)
 
@@ -147,7 +148,7 @@ def _failed_line(count: FailureCount) -> bytes:
     return json.dumps(row).encode() + b"\n"
 
 
-def _observed_line(observed: tuple[Stratum, Residuals]) -> bytes:
-    stratum, residuals = observed
-    row = {"provider": stratum.provider, "model": stratum.model, "counts": residuals.counts}
+def _observed_line(observed: tuple[Stratum, Statistic]) -> bytes:
+    stratum, statistic = observed
+    row = {"provider": stratum.provider, "model": stratum.model, "counts": statistic.counts}
     return json.dumps(row).encode() + b"\n"

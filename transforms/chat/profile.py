@@ -77,12 +77,16 @@ class PromptGrammar(_Data, frozen=True):
 
     Attributes:
         renderer: A configuration of PyPI `renderers`, chosen by its `name`.
+        thinking_off: What of it is otherwise where the request switches thinking off.
         markers_in_text: Special tokens that this renderer writes as text.
-        ends_with: Special literals and texts in which every rendered prompt ends.
+        ends_with: Special literals in which every rendered prompt ends; `ends_with_off`: the same
+            where thinking is off.
     """
 
     renderer: dict[str, Any]
     ends_with: tuple[str, ...]
+    thinking_off: dict[str, Any] = {}
+    ends_with_off: tuple[str, ...] = ()
     markers_in_text: tuple[str, ...] = ()
 
 
@@ -92,6 +96,7 @@ class ToolGrammar(_Data, frozen=True):
     Attributes:
         id_pattern: Regular expression of a whole call id; its group `name` is the tool's name,
             `index` the number of calls before it in the conversation.
+        id_form: The same to be filled in, with `{name}` and `{index}`.
     """
 
     section_begin: str
@@ -100,6 +105,7 @@ class ToolGrammar(_Data, frozen=True):
     call_end: str
     section_end: str
     id_pattern: str
+    id_form: str
 
     @property
     def markers(self) -> tuple[str, ...]:
@@ -113,15 +119,22 @@ class ToolGrammar(_Data, frozen=True):
 
 
 class AnswerGrammar(_Data, frozen=True):
-    """`[thought thought_end] content [tools] end`, nothing between the parts."""
+    """`[thought thought_end] content [tools] end`, nothing between the parts.
+
+    Attributes:
+        thought_begin: Opens the thought; part of the prompt where the template writes it.
+        thought_is_optional: An answer without a thought has no `thought_end` either.
+    """
 
     end: str
+    thought_begin: str | None = None
     thought_end: str | None = None
+    thought_is_optional: bool = False
     tools: ToolGrammar | None = None
 
     @property
     def markers(self) -> tuple[str, ...]:
-        thought = () if self.thought_end is None else (self.thought_end,)
+        thought = tuple(mark for mark in (self.thought_begin, self.thought_end) if mark)
         return (*thought, *(self.tools.markers if self.tools else ()), self.end)
 
 
@@ -179,15 +192,20 @@ def all_special_ids(profile: ModelProfile) -> frozenset[int]:
     return frozenset(all_special_tokens(profile).values())
 
 
+@cache
+def special_literals(profile: ModelProfile) -> re.Pattern[str]:
+    """Finds any special token's literal in a text."""
+    return re.compile("|".join(map(re.escape, sorted(all_special_tokens(profile)))))
+
+
 def load_profile(name: str, tokenizer_source: str | None = None) -> ModelProfile:
     """Loads a profile by its name in `templates/models`, or by the path of a TOML file or folder.
 
     Raises:
         ConfigError: No such profile, or one that contradicts itself.
     """
-    text = _read(name)
     try:
-        profile = msgspec.toml.decode(text, type=ModelProfile)
+        profile = msgspec.convert(_read(name), type=ModelProfile)
     except (msgspec.MsgspecError, ValueError, TypeError, re.error) as error:
         raise ConfigError(f"--profile {name}: {error}") from error
     if tokenizer_source is None:
@@ -196,13 +214,28 @@ def load_profile(name: str, tokenizer_source: str | None = None) -> ModelProfile
     return msgspec.structs.replace(profile, tokenizer=tokenizer)
 
 
-def _read(name: str) -> bytes:
-    models = resources.files("templates") / "models"
+def _read(name: str) -> dict[str, Any]:
+    """A profile's tables, over those of the profile that it `extends`."""
+    read: dict[str, Any] = msgspec.toml.decode(_file(name).read_bytes())
+    parent = read.pop("extends", None)
+    return read if parent is None else _over(_read(parent), read)
+
+
+def _over(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Tables key by key, what is in them as a whole."""
+    merged = dict(below)
+    for name, value in above.items():
+        inner = below.get(name)
+        is_table = isinstance(inner, dict) and isinstance(value, dict)
+        merged[name] = inner | value if is_table else value
+    return merged
+
+
+def _file(name: str) -> Path:
+    models = Path(str(resources.files("templates") / "models"))
     known = sorted(folder.name for folder in models.iterdir() if folder.is_dir())
-    if name in known:
-        return (models / name / "profile.toml").read_bytes()
-    path = Path(name)
+    path = models / name if name in known else Path(name)
     path = path / "profile.toml" if path.is_dir() else path
     if not path.is_file():
         raise ConfigError(f"--profile {name}: no such profile; give a path, or one of {known}")
-    return path.read_bytes()
+    return path

@@ -1,43 +1,43 @@
-"""Checks a sample's special ids against the grammar, and its length against the count."""
+"""Checks a sample's special ids against the grammar, and its prompt against the count."""
 
+from transforms.chat.habits import Habit
 from transforms.chat.profile import ModelProfile, all_special_ids
-from transforms.records import Issue, IssueCode, Sample
+from transforms.chat.settings import thinking_is_off
+from transforms.codes import IssueCode
+from transforms.records import Issue, Sample
 
 
-def find_issues(sample: Sample, profile: ModelProfile) -> tuple[Issue, ...]:
+def find_issues(sample: Sample, profile: ModelProfile, habit: Habit) -> tuple[Issue, ...]:
     """All that speaks against the sample; a total function, it never raises."""
     return (
         *sample.issues,
-        *_prefill_issues(sample, profile),
+        *_prompt_issues(sample, habit),
+        *_prefill_issues(sample, profile, habit),
         *_marker_issues(sample, profile),
-        *_count_issues(sample),
     )
 
 
-def count_residual(sample: Sample) -> int | None:
-    """`usage.completion_tokens` less the sampled ids: 0 fits, above it text is missing."""
-    usage = sample.exchange.completion.usage
-    if usage is None:
-        return None
-    return usage.completion_tokens - (len(sample.input_ids) - sample.prompt_length)
-
-
-def _count_issues(sample: Sample) -> tuple[Issue, ...]:
-    residual = count_residual(sample)
-    if residual is None:
-        return (Issue(IssueCode.USAGE_MISSING, "no usage came with the answer"),)
+def _prompt_issues(sample: Sample, habit: Habit) -> tuple[Issue, ...]:
+    """The prompt's ids against the host's count of them; a server's own ids need none."""
+    completion = sample.exchange.completion
+    counted = completion.usage.prompt_tokens if completion.usage else None
+    offset = habit.offset_of_prompt(tools=bool(sample.prompt.tools))
+    if counted is None or offset is None or completion.prompt_token_ids is not None:
+        return ()
+    residual = counted - offset - sample.prompt_length
     if residual == 0:
         return ()
-    rebuilt = len(sample.input_ids) - sample.prompt_length
-    detail = f"{rebuilt + residual} tokens counted, {rebuilt} ids rebuilt"
-    return (Issue(IssueCode.COUNT_MISMATCH, detail),)
+    detail = f"{counted} prompt tokens counted, {sample.prompt_length} rendered"
+    if abs(residual) == 1 and thinking_is_off(sample.exchange.settings):
+        return (Issue(IssueCode.MODE_MISMATCH, f"{detail}: the thought was opened otherwise"),)
+    return (Issue(IssueCode.PROMPT_MISMATCH, detail),)
 
 
-def _prefill_issues(sample: Sample, profile: ModelProfile) -> tuple[Issue, ...]:
+def _prefill_issues(sample: Sample, profile: ModelProfile, habit: Habit) -> tuple[Issue, ...]:
     """The special tokens among the prompt's last pieces must be the ones of the profile."""
     wanted = [
         profile.special_tokens[piece]
-        for piece in profile.prompt.ends_with
+        for piece in (_ending(sample, profile) if habit.prefills else ())
         if piece in profile.special_tokens
     ]
     special = all_special_ids(profile)
@@ -47,6 +47,11 @@ def _prefill_issues(sample: Sample, profile: ModelProfile) -> tuple[Issue, ...]:
         return ()
     detail = f"the prompt's last special ids are {found}, the template ends in {wanted}"
     return (Issue(IssueCode.PREFILL_MISSING, detail, sample.prompt_length - 1),)
+
+
+def _ending(sample: Sample, profile: ModelProfile) -> tuple[str, ...]:
+    is_off = thinking_is_off(sample.exchange.settings)
+    return profile.prompt.ends_with_off if is_off else profile.prompt.ends_with
 
 
 def _marker_issues(sample: Sample, profile: ModelProfile) -> tuple[Issue, ...]:
@@ -70,24 +75,31 @@ def _marker_issues(sample: Sample, profile: ModelProfile) -> tuple[Issue, ...]:
 
 
 class _Expected:
-    """Which marker may come next: `[thought_end] [section] end`, a section being calls."""
+    """Which marker may come next: `[begin] [end]* [section]* end`, a section being calls.
+
+    What the model may leave out or write twice (`candidates`) is allowed; another order is not.
+    """
 
     def __init__(self, profile: ModelProfile) -> None:
         ids = profile.special_tokens
         grammar = profile.answer
         self._end = ids[grammar.end]
-        self._next: dict[int | None, set[int]] = {}
         begin = {self._end}
+        self._next: dict[int | None, set[int]] = {}
         if grammar.tools is not None:
             section, call, argument, closed, done = (ids[mark] for mark in grammar.tools.markers)
             begin.add(section)
-            self._next |= {section: {call}, call: {argument}, argument: {closed}}
-            self._next |= {closed: {call, done}, done: {self._end}}
+            self._next |= {section: {call, done}, call: {argument}, argument: {closed}}
+            self._next |= {closed: {call, done, self._end}, done: {section, self._end}}
+        thought = begin
         if grammar.thought_end is not None:
-            thought = ids[grammar.thought_end]
-            self._next |= {None: {thought}, thought: begin}
-        else:
-            self._next[None] = begin
+            closing = ids[grammar.thought_end]
+            thought = {closing, *begin}
+            self._next[closing] = thought
+        if grammar.thought_begin is not None:
+            self._next[ids[grammar.thought_begin]] = thought
+            thought = {ids[grammar.thought_begin], *thought}
+        self._next[None] = thought
         self._last: int | None = None
 
     def accept(self, number: int) -> bool:

@@ -23,6 +23,9 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Text of ids, special tokens by their literal; broken UTF-8 becomes U+FFFD."""
 
+    def id_of(self, token: bytes) -> int | None:
+        """The one id of a token's bytes, special tokens by their literal; `None`: there is none."""
+
     def for_prompts(self) -> Any:
         """The object that PyPI `renderers` renders prompts with."""
 
@@ -78,6 +81,12 @@ class RankTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._encoding.decode(ids)
+
+    def id_of(self, token: bytes) -> int | None:
+        try:
+            return self._encoding.encode_single_token(token)
+        except KeyError:
+            return None
 
     def for_prompts(self) -> "PromptTokenizer":
         return PromptTokenizer(self._encoding, self._special, self._in_prompts, self._spec)
@@ -135,7 +144,7 @@ class LibraryTokenizer:
         folder = find_files(profile.tokenizer)
         self._library = AutoTokenizer.from_pretrained(str(folder))
         plain = json.loads(self._library.backend_tokenizer.to_str())
-        special = dict(all_special_tokens(profile))
+        special = self._special = dict(all_special_tokens(profile))
         plain["added_tokens"] = [
             token
             for token in plain["added_tokens"]
@@ -152,6 +161,13 @@ class LibraryTokenizer:
             list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
         )
         return text
+
+    def id_of(self, token: bytes) -> int | None:
+        text = token.decode("utf-8", "replace")
+        if (special := self._special.get(text)) is not None:
+            return special
+        ids = self.encode(text)
+        return ids[0] if len(ids) == 1 and "\ufffd" not in text else None
 
     def for_prompts(self) -> Any:
         return self._library

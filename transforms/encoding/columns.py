@@ -57,7 +57,7 @@ def to_columns(verdict: Verdict) -> dict[str, Any]:
         "repairs": [repair.value for repair in sample.repairs],
         "evidence": verdict.evidence.value,
         "hidden_drift": verdict.hidden_drift,
-        "flags": [],
+        "flags": [flag.value for flag in sample.flags],
         "prompt_tokens": usage.prompt_tokens if usage else None,
         "completion_tokens": usage.completion_tokens if usage else None,
         "reasoning_tokens": usage.reasoning_tokens if usage else None,

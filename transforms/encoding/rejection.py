@@ -59,7 +59,7 @@ def _of_verdict(verdict: Verdict) -> dict[str, Any]:
             "provider": completion.provider,
             "generation_id": completion.generation_id,
             "request_sha256": sample.exchange.request_sha256,
-            "residual": verdict.residual,
+            "residual": sample.residual,
             "prompt_length": sample.prompt_length,
             "input_ids": list(sample.input_ids),
         },

@@ -1,13 +1,10 @@
 """One request's life: ask the store, send, keep the bytes, judge, try again."""
 
 import asyncio
-import random
-import time
-from collections import Counter
+import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 from urllib.parse import urlsplit
 
 import tenacity
@@ -15,7 +12,7 @@ import tenacity
 from transforms.failures import FailureKind, RecordError, StoreError
 from transforms.openrouter.budget import Budget
 from transforms.openrouter.claims import Claims
-from transforms.openrouter.faults import MAYBE_PAID, Fault, Judged, judge
+from transforms.openrouter.faults import MAYBE_PAID, Judged, judge
 from transforms.openrouter.gate import Gate, Pass
 from transforms.openrouter.hints import hint_s
 from transforms.openrouter.limiter import Limiter
@@ -23,10 +20,12 @@ from transforms.openrouter.open_store import host_folder, open_store
 from transforms.openrouter.pace import Pace
 from transforms.openrouter.preflight import preflight
 from transforms.openrouter.progress import Progress
+from transforms.openrouter.projection import Prices, project
+from transforms.openrouter.retry import AskAgainError, Tries, error_of
 from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.wire import Request
 
-_SHORTEST_WAIT_S = 1.0
+_LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.25
 _DRAIN_S = 120.0
 """After a stop, so long for what is on its way; then it is abandoned."""
@@ -42,7 +41,8 @@ class CallConfig:
         requests_per_minute: Most a minute, all processes of this host together.
         max_cost_usd: Most this process may spend, with what the store says was spent before.
         spent_usd: That.
-        prompts: How many there are, for the progress line.
+        prompts: How many it will be given, about, for the progress line.
+        prompt_tokens: Of all of them together, estimated.
         send: False: answer from the store alone.
         has_peers: Other processes of this host may hold prompts of the same text.
     """
@@ -55,6 +55,7 @@ class CallConfig:
     max_cost_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
     prompts: int | None = None
+    prompt_tokens: int = 0
     send: bool = True
     has_peers: bool = False
 
@@ -77,15 +78,16 @@ class OpenRouterClient:
         self._gate.on_stop = self._drain
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
-        self._progress = Progress(self._gate, config.prompts) if config.send else None
+        self._progress = Progress(self._gate, config.prompts)
+        self._saying = asyncio.ensure_future(self._progress.run()) if config.send else None
 
     @property
     def host(self) -> str:
         """The server's name: the provider of answers that name none."""
         return urlsplit(self._config.wire.base_url).hostname or ""
 
-    async def answer(self, request: Request) -> Any:
-        """The JSON of the answer.
+    async def answer(self, request: Request) -> Judged:
+        """The answer: its JSON as `reply`, and when it came.
 
         Raises:
             RecordError: With the kind of the last fault, or of the stop; `NOT_COLLECTED` if
@@ -94,7 +96,7 @@ class OpenRouterClient:
         """
         judged = await self._once(request)
         if judged.reply is not None:
-            return judged.reply
+            return judged
         kind = judged.fault.kind if judged.fault else FailureKind.NOT_COLLECTED
         raise RecordError(kind, judged.detail or "no answer in the store; run --job collect")
 
@@ -111,7 +113,8 @@ class OpenRouterClient:
             asyncio.get_running_loop().call_later(_DRAIN_S, self._sender.abandon)
 
     async def close(self) -> None:
-        if self._progress is not None:
+        if self._saying is not None:
+            self._saying.cancel()
             self._progress.close()
         if self._sender is not None:
             await self._sender.close()
@@ -130,6 +133,8 @@ class OpenRouterClient:
 
     async def _find(self, request: Request) -> Judged:
         judged = await self._known(request)
+        if judged.fault is not None and judged.fault.permanent:
+            self._progress.fail()
         if self._sender is None or _is_settled(judged):
             return judged
         return await self._ask(request, self._sender)
@@ -139,33 +144,59 @@ class OpenRouterClient:
         for attempt in await self._store.look_up(request.sha256):
             judged = judge(attempt)
             if judged.reply is not None:
-                if self._progress is not None:
-                    self._progress.reuse()
+                self._progress.reuse(judged.reply)
                 return judged
         return judged
 
     async def _ask(self, request: Request, sender: Sender) -> Judged:
-        tries = _Tries()
+        """The first try is made here: an answer at once needs no tenacity, which costs 0.1 ms."""
+        try:
+            return await self._try(request, sender)
+        except AskAgainError as error:
+            return await self._ask_again(request, sender, error)
+
+    async def _ask_again(self, request: Request, sender: Sender, first: AskAgainError) -> Judged:
+        tries = Tries()
         try:
             async for attempt in tenacity.AsyncRetrying(
                 stop=tries.used_up,
                 wait=tries.wait_s,
-                retry=tenacity.retry_if_exception_type(_AskAgainError),
+                retry=tenacity.retry_if_exception_type(AskAgainError),
                 sleep=self._sleep,
+                before_sleep=self._note_retry,
                 reraise=True,
             ):
                 with attempt:
+                    if attempt.retry_state.attempt_number == 1:
+                        raise first
                     return await self._try(request, sender)
-        except _AskAgainError as error:
+        except AskAgainError as error:
+            self._progress.fail()
             return error.judged
         raise AssertionError("tenacity returns or raises")
+
+    def _note_retry(self, state: tenacity.RetryCallState) -> None:
+        self._progress.retry(error_of(state).fault)
 
     async def _look_ahead(self, sender: Sender) -> None:
         """What the service tells, before the first paid request of this process."""
         found = await preflight(sender, self._config.wire)
-        self._gate.budget.longest_usd = found.longest_usd
         if found.stop is not None:
             self._gate.close(FailureKind.SERVICE_STOPPED, found.stop)
+        if found.prices is not None:
+            self._gate.budget.longest_usd = found.prices.longest_usd(self._config.wire.max_tokens)
+            self._say_projected(found.prices)
+
+    def _say_projected(self, prices: Prices) -> None:
+        """What the store does not answer may cost so much; it is the budget that keeps the cap."""
+        config = self._config
+        if config.prompts is None:
+            return
+        cap = config.max_cost_usd
+        left_usd = None if cap is None else max(Decimal(0), cap - config.spent_usd)
+        projected = project(prices, config.prompts, config.prompt_tokens, config.wire.max_tokens)
+        level = logging.WARNING if projected.is_beyond(left_usd) else logging.INFO
+        _LOG.log(level, projected.describe(left_usd))
 
     async def _try(self, request: Request, sender: Sender) -> Judged:
         if self._config.wire.source.has_catalogue:
@@ -188,11 +219,10 @@ class OpenRouterClient:
             self._gate.leave(held, judged, hint)
             if self._claims is not None:
                 self._claims.give_back(request.sha256)
-        if self._progress is not None:
-            self._progress.count(judged)
+        self._progress.count(judged)
         if judged.fault is None:
             return judged
-        raise _AskAgainError(judged, judged.fault, hint)
+        raise AskAgainError(judged, judged.fault, hint)
 
     async def _enter(self, request: Request) -> Pass | Judged:
         """A place, and the right to ask; or what another process was told meanwhile."""
@@ -236,44 +266,3 @@ def _gate_of(config: CallConfig) -> Gate:
         budget=Budget(config.max_cost_usd, spent_usd=config.spent_usd),
         pace=Pace(host_folder(config.store) / "pace", per_minute) if per_minute else None,
     )
-
-
-class _AskAgainError(Exception):
-    """A fault that the next attempt may not meet."""
-
-    def __init__(self, judged: Judged, fault: Fault, hint: float | None) -> None:
-        super().__init__(judged.detail)
-        self.judged = judged
-        self.fault = fault
-        self.hint_s = hint
-
-
-@dataclass(slots=True)
-class _Tries:
-    """What one prompt has met so far; each class of faults has its own measure of patience."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    since: dict[str, float] = field(default_factory=dict)
-
-    def used_up(self, state: tenacity.RetryCallState) -> bool:
-        fault = _error_of(state).fault
-        self.counts[fault.name] += 1
-        first = self.since.setdefault(fault.name, time.monotonic())
-        too_many = fault.attempts is not None and self.counts[fault.name] >= fault.attempts
-        return too_many or time.monotonic() - first > fault.patience_s
-
-    def wait_s(self, state: tenacity.RetryCallState) -> float:
-        """What the service asks for and a little more, else full jitter over a doubling window."""
-        error = _error_of(state)
-        if error.hint_s is not None:
-            return max(error.hint_s, _SHORTEST_WAIT_S) * random.uniform(1.0, 1.04)
-        window = error.fault.base_s * 2 ** min(self.counts[error.fault.name] - 1, 20)
-        least = _SHORTEST_WAIT_S if error.fault.slows else 0.0
-        return max(least, random.uniform(0, min(window, error.fault.cap_s)))
-
-
-def _error_of(state: tenacity.RetryCallState) -> _AskAgainError:
-    error = state.outcome.exception() if state.outcome else None
-    if not isinstance(error, _AskAgainError):
-        raise TypeError(f"asked about {error!r}")  # another error is never retried
-    return error

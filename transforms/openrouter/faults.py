@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from transforms.failures import FailureKind
+from transforms.openrouter.costs import read_cost
+from transforms.openrouter.replies import read_body
 from transforms.openrouter.store import Attempt
-from transforms.openrouter.wire import read_body, read_cost
+from transforms.records import Arrival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +122,14 @@ class Judged:
     """Either `reply`, the JSON of an answer, or `fault` with what was said.
 
     `cost_usd` is what the body says was paid, answer or not; `None` if it says nothing.
+    `arrival`: when the text of an answer came.
     """
 
     reply: Any = None
     fault: Fault | None = None
     detail: str = ""
     cost_usd: Decimal | None = None
+    arrival: Arrival | None = None
 
 
 def judge(attempt: Attempt) -> Judged:
@@ -141,7 +145,15 @@ def judge(attempt: Attempt) -> Judged:
         return Judged(fault=BROKEN, detail=f"not JSON ({error}): {_shown(attempt.body)}")
     if not isinstance(reply, dict):
         return Judged(fault=BROKEN, detail=f"not an object: {_shown(attempt.body)}")
-    return replace(_judge_reply(reply, attempt.body), cost_usd=read_cost(reply.get("usage")))
+    judged = _judge_reply(reply, attempt.body)
+    cost_usd = read_cost(reply.get("usage"))
+    return replace(judged, cost_usd=cost_usd, arrival=_arrival(attempt))
+
+
+def _arrival(attempt: Attempt) -> Arrival | None:
+    if attempt.first_at is None or attempt.last_at is None:
+        return None
+    return Arrival(attempt.started_at, attempt.first_at, attempt.last_at)
 
 
 def _judge_reply(reply: dict[str, Any], body: bytes) -> Judged:  # noqa: PLR0911 - one line a shape

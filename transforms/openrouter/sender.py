@@ -11,8 +11,9 @@ import aiohttp
 import msgspec
 
 from transforms.openrouter.keys import resolve_key
+from transforms.openrouter.source import Source
 from transforms.openrouter.store import Attempt
-from transforms.openrouter.wire import Request, Source
+from transforms.openrouter.wire import Request
 
 _KEPT_HEADERS = frozenset({
     "content-type", "retry-after", "x-generation-id", "x-provider-name", "cf-ray", "date",
@@ -23,6 +24,7 @@ _ACCOUNT = re.compile(rb'(\\*"user_id\\*"\s*:\s*\\*")[^"\\]*')
 """Error bodies name the account, some inside a text of JSON; it is not stored."""
 _CONNECT_S = 10.0
 _SMALL_CALL_S = 20.0
+_GATHER_S = 0.25
 _SILENCE_S = 90.0
 _SLOWEST_TOKENS_PER_S = 15.0
 _LONG_KEY = 20
@@ -36,6 +38,8 @@ class Wire:
         api_key: A reference (`keys.resolve_key`).
         model: Slug of the model that is asked for.
         max_tokens: Longest answer that is asked for; the deadline follows from it.
+        hosts: Which of the service's hosts may answer: the body's `provider` object, JSON text.
+        fields: Names of the fields that every request has.
     """
 
     base_url: str
@@ -43,6 +47,8 @@ class Wire:
     model: str
     max_tokens: int
     source: Source
+    hosts: str = "{}"
+    fields: tuple[str, ...] = ()
 
     @property
     def deadline_s(self) -> float:
@@ -107,8 +113,11 @@ class Sender:
         async with self._session.post(url, data=request.body) as response:
             received.status = response.status
             received.headers = {name.lower(): value for name, value in response.headers.items()}
+            is_stream = response.content_type == "text/event-stream"
             async for block in response.content.iter_any():
                 received.take(block)
+                if is_stream:
+                    await _gather_events(response, time.time() - received.started_at)
 
     def _as_attempt(self, request: Request, run_id: str, received: "_Received") -> Attempt:
         kept = ((n, v) for n, v in received.headers.items() if n in _KEPT_HEADERS)
@@ -118,7 +127,7 @@ class Sender:
             status=received.status,
             error=None if received.error is None else self._clean(received.error),
             headers=tuple((name, self._clean(value)) for name, value in kept),
-            body=self._without_secrets(bytes(received.body), received.status),
+            body=self._without_secrets(b"".join(received.blocks), received.status),
             started_at=received.started_at,
             first_at=received.first_at,
             last_at=received.last_at,
@@ -144,6 +153,20 @@ class Sender:
         return body
 
 
+async def _gather_events(response: aiohttp.ClientResponse, seconds: float) -> None:
+    """Leaves events in the kernel's buffer for a twentieth of the time so far, 0.25 s at most.
+
+    A read for each of 2,000 events costs 36 ms of CPU an answer, most of it before our code runs.
+    """
+    connection = response.connection  # none when the answer is whole
+    transport = connection.transport if connection is not None else None
+    if isinstance(transport, asyncio.ReadTransport) and not transport.is_closing():
+        transport.pause_reading()
+        await asyncio.sleep(min(seconds / 20, _GATHER_S))
+        if not transport.is_closing():
+            transport.resume_reading()
+
+
 class _Received:
     """What has come so far; `first_at` and `last_at` are arrivals of text, not of padding."""
 
@@ -154,10 +177,10 @@ class _Received:
         self.status: int | None = None
         self.headers: dict[str, str] = {}
         self.error: str | None = None
-        self.body = bytearray()
+        self.blocks: list[bytes] = []
 
     def take(self, block: bytes) -> None:
-        self.body += block
+        self.blocks.append(block)
         if b"{" in block:
             self.last_at = time.time()
             self.first_at = self.first_at or self.last_at

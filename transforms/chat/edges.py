@@ -1,0 +1,49 @@
+"""White space at the edges of thought and content: where the count can tell, and where not."""
+
+import unicodedata
+
+from transforms.chat.tokens import Tokenizer
+
+_NEAR = 96
+"""Characters from an edge that an inserted blank can change the cutting of; the rest is the same
+with and without it."""
+_WHITE = (" ", "\n", "\n\n")
+
+
+def tells_start(text: str, tokenizer: Tokenizer) -> bool:
+    """Whether a blank that was trimmed before this text would show in the count.
+
+    "The" and " The" are one token each, "Oi!" is two and " Oi!" three.
+    """
+    near = text[:_NEAR]
+    return len(tokenizer.encode(f" {near}")) > len(tokenizer.encode(near))
+
+
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "FULLWIDTH")
+
+
+def is_spaced(text: str) -> bool:
+    """Whether a text begins in a script that puts blanks between words.
+
+    That no blank was trimmed before Chinese says nothing of English.
+    """
+    return not unicodedata.name(text[0], "").startswith(_UNSPACED)
+
+
+def tells_end(text: str, tokenizer: Tokenizer) -> bool:
+    """Whether white space that was trimmed after this text would show in the count."""
+    near = text[-_NEAR:]
+    plain = len(tokenizer.encode(near))
+    return all(len(tokenizer.encode(near + white)) > plain for white in _WHITE)
+
+
+def cost_of_prefix(text: str, prefix: str, tokenizer: Tokenizer) -> int:
+    """Tokens fewer without the prefix, which the text has."""
+    near = text[: _NEAR + len(prefix)]
+    return len(tokenizer.encode(near)) - len(tokenizer.encode(near[len(prefix) :]))
+
+
+def cost_of_suffix(text: str, suffix: str, tokenizer: Tokenizer) -> int:
+    """Tokens fewer without the suffix, which the text has."""
+    near = text[-_NEAR - len(suffix) :]
+    return len(tokenizer.encode(near)) - len(tokenizer.encode(near[: -len(suffix)]))

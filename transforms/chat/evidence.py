@@ -1,0 +1,279 @@
+"""Which ids an answer was sampled as, and what proves it: server ids, bytes, chunks, counts."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from transforms.chat.habits import Habit, ThoughtCount
+from transforms.chat.profile import ModelProfile, all_special_tokens
+from transforms.chat.tokens import Tokenizer, load_tokenizer
+from transforms.codes import Evidence, Repair
+from transforms.failures import FailureKind, RecordError
+from transforms.records import Candidate, Completion, Exchange, Segment
+
+_REAL_STREAM = 0.2
+"""Least share of an answer's time from the first to the last chunk: a finished answer that is sent
+as a stream comes at once (vercel/ai#4324), and its chunks prove nothing."""
+_DUMMIES = frozenset({0.0, -9999.0})
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A candidate as ids.
+
+    Attributes:
+        specials: Indices of `ids` at which a marker was inserted.
+        thought: How many ids are the thought, its markers aside.
+        has_calls: There is a tool section.
+    """
+
+    candidate: Candidate
+    ids: tuple[int, ...]
+    specials: tuple[int, ...]
+    thought: int
+    has_calls: bool
+
+    @property
+    def text(self) -> str:
+        return "".join(segment.text for segment in self.candidate.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was found: the fitting ids, none where nothing fits, several where the count is blind.
+
+    Attributes:
+        residual: Of the nearest candidate: tokens counted less ids, the habit aside.
+    """
+
+    fits: tuple[Encoded, ...]
+    nearest: Encoded
+    evidence: Evidence
+    residual: int | None
+
+
+def encode(candidate: Candidate, profile: ModelProfile) -> Encoded:
+    """Each text alone, each marker by its id.
+
+    Raises:
+        RecordError: `NOT_ENCODABLE`, a text that its own ids do not give back.
+    """
+    tokenizer = load_tokenizer(profile)
+    ids: list[int] = []
+    specials: list[int] = []
+    thought = 0
+    for number, segment in enumerate(candidate.segments):
+        if segment.is_special:
+            specials.append(len(ids))
+            ids.append(profile.special_tokens[segment.text])
+        else:
+            found = encode_text(segment.text, tokenizer)
+            ids += found
+            thought += len(found) * (number < candidate.thought)
+    return Encoded(candidate, tuple(ids), tuple(specials), thought, _has_calls(candidate, profile))
+
+
+def _has_calls(candidate: Candidate, profile: ModelProfile) -> bool:
+    tools = profile.answer.tools
+    return tools is not None and Segment(tools.section_begin, is_special=True) in candidate.segments
+
+
+def encode_text(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Ids of a text that give it back.
+
+    Raises:
+        RecordError: `NOT_ENCODABLE`.
+    """
+    ids = tokenizer.encode(text)
+    if (back := tokenizer.decode(ids)) != text:
+        same = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), 0)
+        detail = (
+            f"text and its decoded ids differ from character {same}: {text[same : same + 20]!r}"
+        )
+        raise RecordError(FailureKind.NOT_ENCODABLE, detail)
+    return ids
+
+
+def prove(
+    candidates: tuple[Candidate, ...], exchange: Exchange, profile: ModelProfile, habit: Habit
+) -> Proof:
+    """The ids that the strongest evidence there is allows."""
+    encoded = tuple(_without_doubles(encode(candidate, profile) for candidate in candidates))
+    counted = count_of(exchange.completion, habit)
+    residuals = [residual_of(one, counted, habit) for one in encoded]
+    for evidence, find in _FINDERS:
+        for one, residual in zip(encoded, residuals, strict=True):
+            if residual is not None and (found := find(one, exchange, profile, residual)):
+                return Proof((found,), one, evidence, 0)
+    fits = tuple(
+        one
+        for one, residual in zip(encoded, residuals, strict=True)
+        if residual == 0 and _thought_fits(one, exchange.completion, habit) is not False
+    )
+    exact = fits and _thought_fits(fits[0], exchange.completion, habit)
+    evidence = Evidence.C if len(fits) != 1 else Evidence.B1 if exact else Evidence.B2
+    return Proof(fits, encoded[0], evidence, 0 if fits else residuals[0])
+
+
+def _without_doubles(encoded: Iterator[Encoded]) -> Iterator[Encoded]:
+    seen: set[tuple[int, ...]] = set()
+    for one in encoded:
+        if one.ids not in seen:
+            seen.add(one.ids)
+            yield one
+
+
+def count_of(completion: Completion, habit: Habit) -> int | None:
+    """Tokens that the host counted for the whole answer."""
+    usage = completion.usage
+    if usage is None:
+        return None
+    apart = 0 if habit.counts_thought else usage.reasoning_tokens or 0
+    return usage.completion_tokens + apart
+
+
+def residual_of(one: Encoded, counted: int | None, habit: Habit) -> int | None:
+    """Tokens counted less ids, the host's habit aside."""
+    if counted is None:
+        return None
+    return counted - habit.offset(calls=one.has_calls) - len(one.ids)
+
+
+def _thought_fits(one: Encoded, completion: Completion, habit: Habit) -> bool | None:
+    """Whether the count of the thought is the one that the host's habit makes; `None`: no count."""
+    usage = completion.usage
+    if habit.thought_count is ThoughtCount.UNRELIABLE or usage is None:
+        return None
+    if usage.reasoning_tokens is None:
+        return None
+    marks = one.candidate.segments[: one.candidate.thought]
+    with_end = habit.thought_count is ThoughtCount.WITH_END and any(m.is_special for m in marks)
+    return usage.reasoning_tokens == one.thought + with_end
+
+
+def _server_ids(
+    one: Encoded, exchange: Exchange, profile: ModelProfile, residual: int
+) -> Encoded | None:
+    """The server's own ids, where they are as many as counted and say what the text says."""
+    given = exchange.completion.token_ids
+    if not given:
+        return None
+    end = profile.special_tokens[profile.answer.end]
+    ids = given if given[-1] == end else (*given, end)
+    if len(ids) != len(one.ids) + residual:
+        return None
+    return _as_told(one, ids, profile)
+
+
+def _as_told(one: Encoded, ids: tuple[int, ...], profile: ModelProfile) -> Encoded | None:
+    """These ids if they decode to the candidate's text, white space at the edges aside."""
+    if ids == one.ids:
+        return one
+    try:
+        told = load_tokenizer(profile).decode(ids)
+    except (KeyError, ValueError, OverflowError):
+        return None
+    if _BLANK.sub("", told) != _BLANK.sub("", one.text):
+        return None
+    special = set(all_special_tokens(profile).values())
+    places = tuple(place for place, number in enumerate(ids) if number in special)
+    segments = tuple(_segments(ids, places, profile))
+    candidate = Candidate(segments, 0, one.candidate.repairs)
+    return Encoded(candidate, ids, places, one.thought, one.has_calls)
+
+
+_BLANK = re.compile(r"\s+")
+
+
+def _segments(
+    ids: tuple[int, ...], places: tuple[int, ...], profile: ModelProfile
+) -> Iterator[Segment]:
+    tokenizer = load_tokenizer(profile)
+    start = 0
+    for place in (*places, len(ids)):
+        if place > start:
+            yield Segment(tokenizer.decode(ids[start:place]))
+        if place < len(ids):
+            yield Segment(tokenizer.decode(ids[place : place + 1]), is_special=True)
+        start = place + 1
+
+
+def _logprob_ids(
+    one: Encoded, exchange: Exchange, profile: ModelProfile, residual: int
+) -> Encoded | None:
+    """Ids by the bytes of every token's log probability."""
+    entries = exchange.completion.logprobs
+    if not entries or {entry.logprob for entry in entries} <= _DUMMIES:
+        return None
+    tokenizer = load_tokenizer(profile)
+    found = [tokenizer.id_of(entry.bytes) if entry.bytes else None for entry in entries]
+    ids = tuple(number for number in found if number is not None)
+    end = profile.special_tokens[profile.answer.end]
+    ids = ids if ids and ids[-1] == end else (*ids, end)
+    if None in found or len(ids) != len(one.ids) + residual:
+        return None
+    told = _as_told(one, ids, profile)
+    return told if told is None or told is one else _named(told, Repair.IDS_FROM_LOGPROBS)
+
+
+def _named(one: Encoded, repair: Repair) -> Encoded:
+    repairs = (*one.candidate.repairs, repair)
+    candidate = Candidate(one.candidate.segments, one.candidate.thought, repairs)
+    return Encoded(candidate, one.ids, one.specials, one.thought, one.has_calls)
+
+
+def _chunk_ids(
+    one: Encoded, exchange: Exchange, profile: ModelProfile, residual: int
+) -> Encoded | None:
+    """One id a chunk of a real stream; chunks and markers are as many as counted."""
+    chunks = exchange.completion.chunks
+    if not chunks or one.has_calls or not came_over_time(exchange):
+        return None
+    parts = [s for s in one.candidate.segments if not s.is_special]
+    if "".join(chunk.text for chunk in chunks) != "".join(part.text for part in parts):
+        return None
+    tokenizer = load_tokenizer(profile)
+    single = [tokenizer.encode(chunk.text) for chunk in chunks]
+    markers = sum(segment.is_special for segment in one.candidate.segments)
+    if any(len(ids) != 1 for ids in single):
+        return None
+    if len(single) + markers != len(one.ids) + residual:
+        return None
+    thought = sum(chunk.is_thought for chunk in chunks)
+    flat = [ids[0] for ids in single]
+    ids = tuple(_between_markers(one.candidate, flat[:thought], flat[thought:], profile))
+    if ids == one.ids:
+        return one
+    places = tuple(i for i, number in enumerate(ids) if number in set(_marker_ids(one, profile)))
+    again = Encoded(one.candidate, ids, places, thought, one.has_calls)
+    return _named(again, Repair.STREAM_TOKENS)
+
+
+def _marker_ids(one: Encoded, profile: ModelProfile) -> Iterator[int]:
+    return (profile.special_tokens[s.text] for s in one.candidate.segments if s.is_special)
+
+
+def _between_markers(
+    candidate: Candidate, thought: list[int], content: list[int], profile: ModelProfile
+) -> Iterator[int]:
+    for number, segment in enumerate(candidate.segments):
+        if segment.is_special:
+            yield profile.special_tokens[segment.text]
+        else:
+            yield from thought if number < candidate.thought else content
+
+
+def came_over_time(exchange: Exchange) -> bool:
+    """Whether a stream came as it was sampled, not as a finished answer."""
+    arrival = exchange.arrival
+    if arrival is None or arrival.last_at <= arrival.started_at:
+        return False
+    share = (arrival.last_at - arrival.first_at) / (arrival.last_at - arrival.started_at)
+    return share >= _REAL_STREAM
+
+
+_FINDERS = (
+    (Evidence.A1, _server_ids),
+    (Evidence.A2, _logprob_ids),
+    (Evidence.A3, _chunk_ids),
+)

@@ -1,0 +1,192 @@
+"""Which of an answer's candidates was sampled, and why not, where none can be told."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from transforms.chat.edges import tells_end, tells_start
+from transforms.chat.evidence import Encoded, Proof, prove
+from transforms.chat.flags import expected_arguments
+from transforms.chat.habits import Blanks, Habit
+from transforms.chat.learning import Learned
+from transforms.chat.profile import ModelProfile, special_literals
+from transforms.chat.settings import read_settings, thinking_is_off
+from transforms.chat.statistic import texts_of
+from transforms.chat.tokens import load_tokenizer
+from transforms.codes import Evidence, IssueCode, Repair
+from transforms.records import Exchange, Issue, Rendering, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The ids that were chosen, and what speaks against them."""
+
+    chosen: Encoded
+    evidence: Evidence
+    residual: int | None
+    issues: tuple[Issue, ...]
+
+
+def judge_candidates(rendering: Rendering, profile: ModelProfile, learned: Learned) -> Judged:
+    """The one candidate that the evidence leaves, else the nearest with the reason.
+
+    Raises:
+        RecordError: `NOT_ENCODABLE`.
+    """
+    habit = learned.habit
+    proof = prove(rendering.candidates, rendering.exchange, profile, habit)
+    chosen = proof.fits[0] if proof.fits else proof.nearest
+    issues = (
+        *_special_text(chosen, profile, fits=bool(proof.fits)),
+        *_count(proof, rendering.exchange, habit),
+        *_blanks(chosen, proof.evidence, profile, habit),
+        *_unknown(chosen, proof, learned, rendering.exchange),
+    )
+    return Judged(chosen, proof.evidence, proof.residual, tuple(issues))
+
+
+def _special_text(chosen: Encoded, profile: ModelProfile, *, fits: bool) -> Iterator[Issue]:
+    """Literals in what is ordinary text; the end of the thought may be, where that alone fits."""
+    literals = special_literals(profile)
+    is_literal = fits and Repair.LITERAL_MARKER_TEXT in chosen.candidate.repairs
+    allowed = {profile.answer.thought_end} if is_literal else set()
+    for segment in chosen.candidate.segments:
+        for found in () if segment.is_special else literals.finditer(segment.text):
+            if found[0] not in allowed:
+                detail = f"{found[0]!r} at character {found.start()} of {segment.text[:20]!r}…"
+                yield Issue(IssueCode.SPECIAL_TEXT_IN_OUTPUT, detail)
+                return
+
+
+def _count(proof: Proof, exchange: Exchange, habit: Habit) -> Iterator[Issue]:
+    if proof.residual is None:
+        if proof.evidence is Evidence.C:
+            yield Issue(IssueCode.USAGE_MISSING, "the answer came without a token count")
+    elif len(proof.fits) > 1:
+        told = " or ".join(
+            sorted({", ".join(f.candidate.repairs) or "as told" for f in proof.fits})
+        )
+        detail = f"{len(proof.fits)} sequences have the counted length: {told}"
+        yield Issue(IssueCode.AMBIGUOUS_CANDIDATES, detail)
+    elif not proof.fits:
+        rebuilt = len(proof.nearest.ids)
+        detail = f"{rebuilt + proof.residual} tokens counted, {rebuilt} ids rebuilt"
+        code = explain(proof.residual, proof.nearest, exchange, habit)
+        yield Issue(code, detail)
+
+
+def explain(residual: int, nearest: Encoded, exchange: Exchange, habit: Habit) -> IssueCode:
+    """The likeliest reason of a count that does not fit, where the answer shows one."""
+    for code, is_likely in _REASONS:
+        if is_likely(_Mismatch(residual, nearest, exchange, habit)):
+            return code
+    return IssueCode.COUNT_MISMATCH
+
+
+@dataclass(frozen=True, slots=True)
+class _Mismatch:
+    """What is known of a count that does not fit."""
+
+    residual: int
+    nearest: Encoded
+    exchange: Exchange
+    habit: Habit
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return self.exchange.completion.message.tool_calls
+
+
+def _has_dummies(found: _Mismatch) -> bool:
+    entries = found.exchange.completion.logprobs
+    return bool(entries) and {entry.logprob for entry in entries or ()} <= {0.0, -9999.0}
+
+
+def _has_room_for_thought_end(found: _Mismatch) -> bool:
+    return found.residual == 1 and Repair.SECTION_IN_REASONING in found.nearest.candidate.repairs
+
+
+def _has_no_arguments(found: _Mismatch) -> bool:
+    """`{}` of a tool that takes some, and more was counted."""
+    wanted = expected_arguments(found.exchange.prompt.tools)
+    empty = [call for call in found.calls if call.arguments.strip() == "{}"]
+    return found.residual > 0 and any(wanted.get(call.name) for call in empty)
+
+
+def _has_cut_arguments(found: _Mismatch) -> bool:
+    whole = (re.fullmatch(r"\s*\{.*\}\s*", call.arguments, re.DOTALL) for call in found.calls)
+    return found.residual > 0 and not all(whole)
+
+
+def _has_room_for_a_call(found: _Mismatch) -> bool:
+    message = found.exchange.completion.message
+    return found.residual >= _SHORTEST_CALL and bool(found.calls) and not message.content
+
+
+def _has_cut_thought(found: _Mismatch) -> bool:
+    """The thought stops within a sentence before what follows it."""
+    message = found.exchange.completion.message
+    thought, content = (message.reasoning or "").rstrip(" "), message.content or ""
+    return found.residual > 0 and thought[-1:].isalnum() and not content[-1:].isalnum()
+
+
+def _was_parsed_away(found: _Mismatch) -> bool:
+    settings = read_settings(found.exchange.settings)
+    return found.residual > 0 and settings.get("tool_choice") == "none"
+
+
+def _is_trimmed(found: _Mismatch) -> bool:
+    return found.residual > 0 and found.habit.blanks is Blanks.TRIMMED
+
+
+def _is_without_thought(found: _Mismatch) -> bool:
+    return thinking_is_off(found.exchange.settings)
+
+
+_REASONS: tuple[tuple[IssueCode, Callable[[_Mismatch], bool]], ...] = (
+    (IssueCode.LOGPROBS_GARBAGE, _has_dummies),
+    (IssueCode.MODE_MISMATCH, _is_without_thought),
+    (IssueCode.WHITESPACE_TRIMMED_AMBIGUOUS, _is_trimmed),
+    (IssueCode.THINK_END_POSITION_UNKNOWN, _has_room_for_thought_end),
+    (IssueCode.TOOL_ARGS_LOST, _has_no_arguments),
+    (IssueCode.TOOL_ARGS_TRUNCATED, _has_cut_arguments),
+    (IssueCode.TOOL_CALL_DROPPED, _has_room_for_a_call),
+    (IssueCode.CONTENT_DROPPED, _was_parsed_away),
+    (IssueCode.REASONING_TAIL_DROPPED, _has_cut_thought),
+)
+"""Asked in order."""
+_SHORTEST_CALL = 7
+"""Tokens: three markers, an id of at least three, arguments of one."""
+
+
+def _blanks(
+    chosen: Encoded, evidence: Evidence, profile: ModelProfile, habit: Habit
+) -> Iterator[Issue]:
+    """White space at edges that the count does not tell; a server's ids and bytes do."""
+    if evidence in {Evidence.A1, Evidence.A2}:
+        return
+    tokenizer = load_tokenizer(profile)
+    is_trimmed = habit.blanks is Blanks.TRIMMED
+    for name, text in zip(("thought", "content"), texts_of(chosen), strict=True):
+        doubted = is_trimmed or name in habit.unsure_starts
+        if not text or not doubted or text[:1].isspace():
+            continue
+        if not tells_start(text, tokenizer) or (is_trimmed and not tells_end(text, tokenizer)):
+            detail = f"a blank beside the {name} {text[:20]!r}… would not show in the count"
+            yield Issue(IssueCode.LEADING_SPACE_UNKNOWN, detail)
+
+
+def _unknown(
+    chosen: Encoded, proof: Proof, learned: Learned, exchange: Exchange
+) -> Iterator[Issue]:
+    """A host of which nothing is known; server ids need no habit."""
+    if not exchange.completion.provider:
+        yield Issue(IssueCode.PROVIDER_UNKNOWN, "the answer names no provider")
+    elif proof.evidence is not Evidence.A1 and not learned.knows(calls=chosen.has_calls):
+        seen = learned.residuals(calls=chosen.has_calls).answers
+        kind = "with calls" if chosen.has_calls else "without calls"
+        detail = (
+            f"{seen} answers {kind} of {exchange.completion.provider} were seen and no habit "
+            "explains 95 % of them; ask more prompts, or give --habits of a longer run"
+        )
+        yield Issue(IssueCode.PROVIDER_UNKNOWN, detail)

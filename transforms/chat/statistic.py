@@ -1,0 +1,242 @@
+"""What one answer says of its host, as counters that merge in any order."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from transforms.chat.calls import argument_forms, is_native, write_id
+from transforms.chat.candidates import calls_before, write_candidates
+from transforms.chat.edges import cost_of_prefix, cost_of_suffix, is_spaced, tells_start
+from transforms.chat.evidence import Encoded, encode
+from transforms.chat.habits import INSERTED, Arguments, Blanks, Habit, Ids
+from transforms.chat.profile import ModelProfile, ToolGrammar
+from transforms.chat.tokens import Tokenizer, load_tokenizer
+from transforms.chat.views import Asked
+from transforms.codes import Repair
+from transforms.records import Candidate, Exchange, ToolCall
+
+Key = tuple[str, ...]
+"""What is counted, and under which hypothesis: `("calls", blanks, ids, arguments)`, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """How often each value was seen under each key, ascending.
+
+    >>> one = Statistic.of(Counter({(("text", "verbatim"), 0): 2}))
+    >>> Statistic.of(one.counter() + one.counter()).values("text", "verbatim")
+    {0: 4}
+    """
+
+    counts: tuple[tuple[Key, int, int], ...] = ()
+
+    @classmethod
+    def of(cls, counter: Counter[tuple[Key, int]]) -> "Statistic":
+        return cls(tuple((key, value, n) for (key, value), n in sorted(counter.items())))
+
+    @classmethod
+    def read(cls, rows: list[Any]) -> "Statistic":
+        """From JSON."""
+        return cls(tuple((tuple(key), value, count) for key, value, count in rows))
+
+    def counter(self) -> Counter[tuple[Key, int]]:
+        """The same as a counter, which adds up."""
+        return Counter({(key, value): count for key, value, count in self.counts})
+
+    def values(self, *key: str) -> dict[int, int]:
+        """Value -> how often, of one key."""
+        return {value: count for found, value, count in self.counts if found == key}
+
+
+def observe_answer(
+    exchange: Exchange, profile: ModelProfile, prompt_lengths: dict[str, int]
+) -> Statistic:
+    """One answer's counters; none for an answer that says nothing of its host.
+
+    `prompt_lengths`: of the rendered prompt, by what is shown of the history (`HISTORIES`).
+
+    Raises:
+        RecordError: The answer cannot be rebuilt at all.
+    """
+    usage = exchange.completion.usage
+    candidates, issues = write_candidates(Asked(exchange, profile, Habit()), cut=False)
+    if usage is None or issues:
+        return Statistic()
+    base = _base(candidates, usage.completion_tokens, profile)
+    residual = usage.completion_tokens - len(base.ids)
+    tokenizer = load_tokenizer(profile)
+    counts: Counter[tuple[Key, int]] = Counter()
+    for name, length in prompt_lengths.items():
+        if usage.prompt_tokens is not None:
+            kind = "tools" if exchange.prompt.tools else "plain"
+            counts[("prompt", name, kind), usage.prompt_tokens - length] += 1
+    if usage.reasoning_tokens is not None and base.thought:
+        counts[("thought",), usage.reasoning_tokens - base.thought] += 1
+    counts.update(_hypotheses(base, exchange, profile, residual))
+    counts.update(_starts(base, tokenizer, residual))
+    counts.update(_chunks(exchange, tokenizer))
+    return Statistic.of(counts)
+
+
+def _base(candidates: tuple[Candidate, ...], counted: int, profile: ModelProfile) -> Encoded:
+    """The answer as it came; where its text is told twice and far too long, the single copy."""
+    told = encode(candidates[0], profile)
+    for candidate in candidates[1:]:
+        if abs(counted - len(told.ids)) <= _NEAR:
+            break
+        if Repair.DUP_REASONING in candidate.repairs:
+            other = encode(candidate, profile)
+            told = min(told, other, key=lambda one: abs(counted - len(one.ids)))
+    return told
+
+
+_NEAR = 3
+"""No host's count is further from what was sampled for a reason that learning can find."""
+HISTORIES = ("kept", "dropped")
+_MOST_CHUNKS = 200
+"""Chunks of a stream that are looked at to know whether its chunks are tokens."""
+
+
+def _chunks(exchange: Exchange, tokenizer: Tokenizer) -> Counter[tuple[Key, int]]:
+    chunks = exchange.completion.chunks[:_MOST_CHUNKS]
+    single = sum(len(tokenizer.encode(chunk.text)) == 1 for chunk in chunks)
+    return Counter({(("stream",), int(single >= len(chunks) * 0.95)): 1} if chunks else {})
+
+
+def _hypotheses(
+    base: Encoded, exchange: Exchange, profile: ModelProfile, residual: int
+) -> Counter[tuple[Key, int]]:
+    """The residual under each setting of blanks and, of calls, of ids and arguments."""
+    tokenizer = load_tokenizer(profile)
+    blanks = dict(_blanks(base, tokenizer))
+    if not base.has_calls:
+        found = {(("text", name), residual + saved): 1 for name, saved in blanks.items()}
+        return Counter(found) + Counter({(("answers", "text"), 0): 1})
+    counts: Counter[tuple[Key, int]] = Counter({(("answers", "calls"), 0): 1})
+    calls = exchange.completion.message.tool_calls
+    tools = profile.answer.tools
+    ids = dict(_ids(calls, exchange, tools, tokenizer)) if tools else {}
+    for name, saved in blanks.items():
+        for form, changed in ids.items():
+            for arguments, changes in _arguments(calls, tokenizer).items():
+                for change in changes:
+                    counts[
+                        ("calls", name, form, arguments), residual + saved + changed + change
+                    ] = 1
+    counts.update(_forms(calls, exchange, tools) if tools else ())
+    return counts
+
+
+def _blanks(base: Encoded, tokenizer: Tokenizer) -> Iterator[tuple[str, int]]:
+    """Settings that may have been at work, and how many tokens the answer is without them."""
+    thought, content = texts_of(base)
+    for blanks, edges in INSERTED.items():
+        if blanks is Blanks.VERBATIM:
+            yield blanks.value, 0
+            continue
+        saved = _undo(thought, edges.thought_start, edges.thought_end, tokenizer)
+        end = edges.content_end if base.has_calls else ""
+        more = _undo(content, edges.content_start, end, tokenizer)
+        if saved is not None and more is not None:
+            yield blanks.value, saved + more
+
+
+def texts_of(base: Encoded) -> tuple[str, str]:
+    """Thought and content of a candidate, empty where there is none."""
+    candidate = base.candidate
+    thought = "".join(s.text for s in candidate.segments[: candidate.thought] if not s.is_special)
+    after = candidate.segments[candidate.thought :]
+    return thought, after[0].text if after and not after[0].is_special else ""
+
+
+def _undo(text: str, prefix: str, suffix: str, tokenizer: Tokenizer) -> int | None:
+    """Tokens that prefix and suffix cost; `None`: the text does not have them."""
+    if not text:
+        return 0
+    if not (text.startswith(prefix) and text.endswith(suffix)):
+        return None
+    saved = cost_of_prefix(text, prefix, tokenizer) if prefix else 0
+    return saved + (cost_of_suffix(text, suffix, tokenizer) if suffix else 0)
+
+
+def _starts(base: Encoded, tokenizer: Tokenizer, residual: int) -> Counter[tuple[Key, int]]:
+    """How texts begin: with white space, or so that a trimmed blank would show, or neither."""
+    kind = "calls" if base.has_calls else "text"
+    counts: Counter[tuple[Key, int]] = Counter()
+    for name, text in zip(("thought", "content"), texts_of(base), strict=True):
+        if text[:1].isspace():
+            counts[("white", name), 1] += 1
+        elif text and is_spaced(text) and tells_start(text, tokenizer):
+            counts[("tells", name, kind), residual] += 1
+    return counts
+
+
+def _ids(
+    calls: tuple[ToolCall, ...], exchange: Exchange, tools: ToolGrammar, tokenizer: Tokenizer
+) -> Iterator[tuple[str, int]]:
+    """Settings of ids, and how many tokens fewer the answer has under them."""
+    given = sum(len(tokenizer.encode(call.id or "")) for call in calls)
+    first = calls_before(exchange.prompt)
+    yield Ids.NATIVE.value, 0
+    for setting in (Ids.BARE, Ids.RENEWED):
+        habit = Habit(ids=setting)
+        written = [write_id(call, tools, habit, n) for n, call in enumerate(calls, start=first)]
+        if all(is_native(identity, tools) for identity in written):
+            yield setting.value, given - sum(len(tokenizer.encode(one)) for one in written)
+
+
+def _arguments(calls: tuple[ToolCall, ...], tokenizer: Tokenizer) -> dict[str, set[int]]:
+    """Settings of arguments, and how many tokens fewer the forms have that they may stand for."""
+    given = sum(len(tokenizer.encode(call.arguments)) for call in calls)
+    found = {}
+    for setting in _TOLD_BY_COUNT:
+        found[setting.value] = {
+            given - sum(len(tokenizer.encode(text)) for text in texts)
+            for texts in argument_forms(calls, Habit(arguments=setting))
+        }
+    return found
+
+
+_TOLD_BY_COUNT = (
+    Arguments.VERBATIM,
+    Arguments.COMPACTED,
+    Arguments.SPACED,
+    Arguments.ESCAPED,
+    Arguments.DOUBLY_ENCODED,
+)
+
+
+def _forms(
+    calls: tuple[ToolCall, ...], exchange: Exchange, tools: ToolGrammar
+) -> Iterator[tuple[Key, int]]:
+    """What ids look like, whether their index goes on, whether keys are in another order."""
+    native = [re.fullmatch(tools.id_pattern, call.id or "") for call in calls]
+    bare = all(re.fullmatch(r"[^:]+:[0-9]+", call.id or "") for call in calls)
+    yield ("ids", "native" if all(native) else "bare" if bare else "other"), 1
+    first = calls_before(exchange.prompt)
+    if first and all(native):
+        goes_on = [m["index"] for m in native if m] == [str(first + n) for n in range(len(native))]
+        yield ("index",), int(goes_on)
+    for call in calls:
+        if (order := _order(call, exchange)) is not None:
+            yield ("sorted",), int(order)
+
+
+def _order(call: ToolCall, exchange: Exchange) -> bool | None:
+    """Whether keys are sorted, where the declared order is another; `None`: it does not tell."""
+    try:
+        given = list(json.loads(call.arguments))
+        declared = next(
+            list(function["parameters"]["properties"])
+            for function in (
+                json.loads(tool).get("function") or {} for tool in exchange.prompt.tools
+            )
+            if function.get("name") == call.name
+        )
+        wanted = [key for key in declared if key in given]
+    except (ValueError, TypeError, KeyError, AttributeError, StopIteration, RecursionError):
+        return None
+    return None if wanted == sorted(wanted) else given == sorted(given)
