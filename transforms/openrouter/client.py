@@ -133,9 +133,9 @@ class OpenRouterClient:
 
     async def _find(self, request: Request) -> Judged:
         judged = await self._known(request)
-        if judged.fault is not None and judged.fault.permanent:
-            self._progress.fail()
         if self._sender is None or _is_settled(judged):
+            if judged.reply is None:
+                self._progress.fail()
             return judged
         return await self._ask(request, self._sender)
 
