@@ -45,7 +45,7 @@ def test_good_rows_are_what_was_sampled_and_a_rerun_sends_nothing(
     told = assert_whole(tmp_path, 122)
     assert told["good"] == 120
     assert told["codes"] == {"duplicate_id": 1, "invalid_prompt": 1}
-    assert told["evidence"] == {"B1": 120}
+    assert set(told["evidence"]) == {"A3", "B1"}
     truth = simulator.truth()
     good = samples(tmp_path / "out")
     assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
@@ -258,10 +258,7 @@ def test_streams_give_the_same_ids_and_their_times_are_kept(
     write_prompts(tmp_path, example_prompts(60))
     done = run_pipeline(tmp_path, simulator.base_url, "--delivery", "auto")
     assert done.returncode == 0, done.stderr
-    # A stream does not show an empty thought: nothing tells it from one that was left out.
-    codes = assert_whole(tmp_path, 60)["codes"]
-    assert set(codes) <= {"REASONING_MISSING"}
-    assert codes.get("REASONING_MISSING", 0) <= 3
+    assert assert_whole(tmp_path, 60)["good"] == 60
     truth = simulator.truth()
     good = samples(tmp_path / "out")
     assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
