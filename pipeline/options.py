@@ -9,24 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from apache_beam.runners.runner import create_runner
-
+from pipeline.beam_flags import refuse_unknown, worker_processes
+from pipeline.checks import check_flags, read_formats
 from pipeline.extra_body import read_extra_body
-from pipeline.flags import OPENROUTER, add_arguments, refuse_unknown
+from pipeline.flags import add_arguments
+from pipeline.hosts import read_hosts
 from pipeline.inputs import absolute, find_files
 from transforms.chat.profile import ModelProfile, load_profile
 from transforms.codes import Evidence
-from transforms.failures import ConfigError
 from transforms.openrouter.client import CallConfig
 from transforms.openrouter.open_store import GCS
 from transforms.openrouter.sender import Wire
-from transforms.openrouter.wire import SOURCES, Sampling
+from transforms.openrouter.source import SOURCES
+from transforms.openrouter.wire import Sampling
 from transforms.read_prompts import InputFile
-from transforms.write import FORMATS
 
-_HUGE = 10**9
 LOCAL_RUNNER = "FnApiRunner"
 _LOCAL_NAMES = frozenset({"directrunner", "switchingdirectrunner", LOCAL_RUNNER.lower()})
 """Beam's DirectRunner tries to download an engine first; all three mean this machine."""
@@ -41,6 +39,7 @@ class RunConfig:
         output: Absolute folder that the finished output is renamed to.
         spread: True on a cluster: prompts cross one shuffle behind the reader.
         processes: Worker processes that the flags declare; limits are shared among them.
+        dry_run: Only say what would be done.
         beam_arguments: What is left for Beam, the runner included.
     """
 
@@ -58,6 +57,7 @@ class RunConfig:
     max_bad_ratio: float
     spread: bool
     processes: int
+    dry_run: bool
     beam_arguments: tuple[str, ...]
 
     @property
@@ -77,6 +77,7 @@ class RunConfig:
             "input": [[file.dataset, file.path] for file in self.files],
             "profile": self.profile.name,
             "profile_sha256": self.profile.sha256,
+            "source": self.sampling.source.name,
             "model": self.sampling.model,
             "max_tokens": self.sampling.max_tokens,
             "temperature": self.sampling.temperature,
@@ -107,11 +108,9 @@ def read_options(argv: Sequence[str]) -> RunConfig:
 
 
 def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
-    _check_numbers(flags)
-    _check_url(flags.base_url)
-    _check_runner(flags.runner)
-    _check_places(flags.output, flags.store or "")
+    check_flags(flags, SOURCES[flags.source])
     profile = load_profile(flags.profile, flags.tokenizer)
+    sampling = _sampling_of(flags, profile)
     output = os.path.realpath(absolute(flags.output))
     run_id = uuid.uuid4().hex[:12]
     local = flags.runner.lower() in _LOCAL_NAMES
@@ -123,29 +122,34 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         output=output,
         overwrite=flags.overwrite,
         profile=profile,
-        call=_call_of(flags, profile, output, run_id, processes),
-        sampling=_sampling_of(flags, profile),
+        call=_call_of(flags, sampling, output, run_id, processes),
+        sampling=sampling,
         job=flags.job,
         habits=absolute(flags.habits) if flags.habits else None,
         min_evidence=Evidence(flags.min_evidence),
-        formats=_read_formats(flags.formats),
+        formats=read_formats(flags.formats),
         max_bad_ratio=flags.max_bad_ratio,
         spread=not local or processes > 1,
         processes=processes,
+        dry_run=flags.dry_run,
         beam_arguments=(f"--runner={runner}", *rest),
     )
 
 
 def _call_of(
-    flags: argparse.Namespace, profile: ModelProfile, output: str, run_id: str, processes: int
+    flags: argparse.Namespace, sampling: Sampling, output: str, run_id: str, processes: int
 ) -> CallConfig:
     """How a process calls: its share of what the flags allow all together."""
+    source = sampling.source
+    extra = json.loads(sampling.extra)
     wire = Wire(
-        base_url=flags.base_url,
-        api_key=flags.api_key,
-        model=flags.model or profile.model,
-        max_tokens=flags.max_tokens,
-        source=SOURCES[flags.source],
+        base_url=flags.base_url or source.base_url or "",
+        api_key=flags.api_key or source.api_key,
+        model=sampling.model,
+        max_tokens=sampling.max_tokens,
+        source=source,
+        hosts=json.dumps(extra.get("provider", {})),
+        fields=(*sampling.limits(), *extra),
     )
     return CallConfig(
         wire=wire,
@@ -154,80 +158,19 @@ def _call_of(
         max_in_flight=math.ceil(flags.max_in_flight / processes),
         requests_per_minute=flags.requests_per_minute,
         max_cost_usd=None if flags.max_cost_usd is None else flags.max_cost_usd / processes,
+        has_peers=processes > 1,
     )
 
 
 def _sampling_of(flags: argparse.Namespace, profile: ModelProfile) -> Sampling:
+    source = SOURCES[flags.source]
     return Sampling(
         model=flags.model or profile.model,
         max_tokens=flags.max_tokens,
         temperature=flags.temperature,
         top_p=flags.top_p,
         seed=flags.seed,
-        extra=read_extra_body(flags.extra_body, profile),
-        source=SOURCES[flags.source],
+        extra=read_extra_body(flags.extra_body, profile, source, read_hosts(flags, source)),
+        source=source,
         delivery=flags.delivery,
     )
-
-
-def worker_processes(beam_arguments: Sequence[str]) -> int:
-    """How many processes the flags of Beam and of the runner declare, at most.
-
-    >>> worker_processes(["--parallelism=2", "--sdk_worker_parallelism", "4"])
-    8
-    """
-    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
-    for name in ("direct_num_workers", "parallelism", "sdk_worker_parallelism", "num_workers",
-                 "max_num_workers"):  # fmt: skip
-        parser.add_argument(f"--{name}", type=int, default=1)
-    found = parser.parse_known_args(list(beam_arguments))[0]
-    workers = max(found.parallelism, found.num_workers, found.max_num_workers, 1)
-    return max(1, found.direct_num_workers, workers * max(1, found.sdk_worker_parallelism))
-
-
-def _check_places(output: str, store: str) -> None:
-    if "://" in output:
-        raise ConfigError(f"--output {output}: only local folders are supported yet")
-    if "://" in store and not store.startswith(GCS):
-        raise ConfigError(f"--store {store}: give a local folder or gs://BUCKET/PREFIX")
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is no port
-        usable = False
-    if not usable:
-        raise ConfigError(f"--base_url {url}: not an address; give one as {OPENROUTER}")
-
-
-def _check_runner(runner: str) -> None:
-    try:
-        create_runner(runner)
-    except (ValueError, ImportError) as error:
-        raise ConfigError(f"--runner {runner}: {error}") from error
-
-
-def _check_numbers(flags: argparse.Namespace) -> None:
-    for name, most in (("temperature", 2), ("top_p", 1)):
-        value = getattr(flags, name)
-        if value is not None and not 0 <= value <= most:
-            raise ConfigError(f"--{name} {value}: a number from 0 to {most}")
-    for name in ("requests_per_minute", "max_cost_usd"):
-        value = getattr(flags, name)
-        if value is not None and not 0 < value < _HUGE:
-            raise ConfigError(f"--{name} {value}: a number above 0")
-    for name in ("max_in_flight", "max_tokens"):
-        if getattr(flags, name) < 1:
-            raise ConfigError(f"--{name} {getattr(flags, name)}: must be 1 or more")
-    if not 0 <= flags.max_bad_ratio <= 1:
-        raise ConfigError(f"--max_bad_ratio {flags.max_bad_ratio}: a share, from 0 to 1")
-
-
-def _read_formats(names: str) -> tuple[str, ...]:
-    formats = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    unknown = [name for name in formats if name not in FORMATS]
-    if unknown or not formats:
-        raise ConfigError(f"--formats {names}: {unknown or 'none'}; choose of {', '.join(FORMATS)}")
-    return formats

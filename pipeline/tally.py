@@ -88,7 +88,10 @@ def count_spent(store: ResponseStore, run_id: str) -> Spent:
 
 
 def spent_before(store: ResponseStore) -> Decimal:
-    """What all answers in a store cost."""
+    """What all answers in a store cost: as it kept count, or else by reading them all."""
+    kept = store.spent_usd()
+    if kept is not None:
+        return kept
     costs = (judge(attempt).cost_usd or Decimal(0) for attempt in store.all_attempts())
     return sum(costs, Decimal(0))
 

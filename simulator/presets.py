@@ -27,6 +27,8 @@ _REFERENCE_PROVIDERS = (
 """Hosts and prices of Kimi-K2.5, April 2026, in US dollars per million tokens in and out."""
 
 _HOSTILE_RATE = 0.01
+_STORM_SLOTS = 32
+"""Who keeps 64 under way, obeys `Retry-After` and does not adapt is refused 30 % of the time."""
 
 
 def _rates(**rates: float) -> MappingProxyType[str, float]:
@@ -46,7 +48,7 @@ PRESETS = {
         ),
     ),
     "storm": Scenario(
-        faults=_rates(rate_upstream=0.1, rate_int=0.1, rate_float=0.05, rate_metadata=0.05)
+        latency=LogNormal(0.4, 0.5), limits=Limits(slots=_STORM_SLOTS, retry_after_s=1)
     ),
     "dying-model": Scenario(
         outages=(

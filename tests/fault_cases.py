@@ -31,7 +31,8 @@ from transforms.codes import Evidence
 from transforms.failures import Failure, FailureKind
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.sender import Wire
-from transforms.openrouter.wire import SOURCES, Sampling
+from transforms.openrouter.source import SOURCES
+from transforms.openrouter.wire import Sampling
 from transforms.prompts.shapes import read_prompt
 from transforms.reconstruct import reconstruct
 from transforms.records import Exchange, Prompt, Verdict
@@ -43,7 +44,7 @@ WORDS: dict[str, dict[str, Any]] = {
     "verbatim": {},
     "vllm_spaces": {"blanks": Blanks.AROUND_MARKERS},
     "strip": {"blanks": Blanks.TRIMMED},
-    "skip_special_tokens": {"strips_thought_end": True, "strips_markers": True},
+    "skip_special_tokens": {"strips_thought_end": True},
     "tool_markers_stripped": {"strips_markers": True},
     "eos_counted": {},
     "eos_not_counted": {"text_offset": -1, "calls_offset": -1},
@@ -87,7 +88,8 @@ FAMILIES = {
     "TOOL_ARGS_LOST TOOL_ARGS_TRUNCATED TOOL_CALL_DROPPED TOOL_ID_AMBIGUOUS "
     "TOOL_ID_INDEX_AMBIGUOUS TOOL_SECTION_PARTIAL UNREQUESTED_TOOL_PARSE",
     "text": "LEADING_SPACE_UNKNOWN MARKERS_STRIPPED RENDER_NOT_INVERTIBLE REPLACEMENT_CHAR "
-    "RESPONSE_REWRITTEN SPECIAL_TEXT_IN_OUTPUT WHITESPACE_TRIMMED_AMBIGUOUS",
+    "SPECIAL_TOKEN_MISPLACED RESPONSE_REWRITTEN SPECIAL_TEXT_IN_OUTPUT "
+    "WHITESPACE_TRIMMED_AMBIGUOUS",
     "evidence": "AMBIGUOUS_CANDIDATES COUNT_MISMATCH LOGPROBS_GARBAGE PROMPT_MISMATCH "
     "PROMPT_SPECIAL_TEXT PROVIDER_UNKNOWN USAGE_MISSING USAGE_NOT_ENGINE USAGE_UNUSABLE",
 }

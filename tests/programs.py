@@ -80,6 +80,18 @@ def example_prompts(count: int) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:count]]
 
 
+def many_prompts(count: int) -> list[dict[str, Any]]:
+    """So many different ones; most of the texts come with a number."""
+    examples = example_prompts(300)
+    rows: list[dict[str, Any]] = []
+    for number in range(count):
+        row = json.loads(json.dumps(examples[number % 300]))
+        last = row["messages"][-1]
+        last["content"] = f"{last['content']} ({number})"
+        rows.append(row | {"id": f"row-{number}"})
+    return rows
+
+
 def samples(output: Path) -> dict[str, dict[str, Any]]:
     """Good rows by id, read by pyarrow."""
     rows: list[dict[str, Any]] = []

@@ -12,12 +12,13 @@ from aiohttp import web
 
 @dataclass(slots=True)
 class Reply:
-    """What is sent; `cut` closes the connection in the middle of the body."""
+    """What is sent; `cut` closes the connection in mid-body, `hangs` never answers."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
+    hangs: bool = False
 
 
 @dataclass(slots=True)
@@ -26,6 +27,7 @@ class Script:
 
     replies: list[Reply]
     bodies: list[bytes] = field(default_factory=list)
+    arrived_at: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     base_url: str = ""
     in_flight: int = 0
@@ -42,9 +44,10 @@ class Script:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.read())
+        self.arrived_at.append(asyncio.get_running_loop().time())
         self.keys.append(request.headers.get("Authorization"))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        await asyncio.sleep(0)
+        await (asyncio.Event().wait() if reply.hangs else asyncio.sleep(0))
         response = web.StreamResponse(status=reply.status, headers=reply.headers)
         response.enable_chunked_encoding()
         await response.prepare(request)

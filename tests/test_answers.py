@@ -116,7 +116,7 @@ def test_json_that_the_model_wrote_wrong_stays_as_it_is(kimi: ModelProfile) -> N
         (build.completion("caf\ufffd", "y"), IssueCode.REPLACEMENT_CHAR),
         (build.completion("y", "caf\ud83d"), IssueCode.REPLACEMENT_CHAR),
         (build.completion("a</think>b", "y"), IssueCode.SPECIAL_TEXT_IN_OUTPUT),
-        (build.completion("a", "y<|im_end|>"), IssueCode.SPECIAL_TEXT_IN_OUTPUT),
+        (build.completion("a", "y<|im_end|>"), IssueCode.UNEXPECTED_EOS),
         (build.completion(None, "y", (build.call("get_weather:0"),)), IssueCode.TOOL_ID_AMBIGUOUS),
         (build.completion(None, "y", (build.call(None),)), IssueCode.TOOL_ID_AMBIGUOUS),
         (build.completion(None, "y", (build.call(name="f"),)), IssueCode.TOOL_ID_AMBIGUOUS),

@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import time
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +11,14 @@ import pytest
 
 from tests.scripted import Reply, Script, answer, serve
 from transforms.failures import ConfigError, FailureKind, RecordError, StoreError
+from transforms.openrouter import client
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.faults import Judged
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.sender import Wire
+from transforms.openrouter.source import SOURCES
 from transforms.openrouter.sqlite_store import SqliteStore
-from transforms.openrouter.wire import SOURCES, Request
+from transforms.openrouter.wire import Request
 
 REQUEST = Request(b'{"messages":[]}')
 KEY = "sk-or-v1-secret-of-a-test"
@@ -94,6 +98,16 @@ def test_the_service_is_obeyed_when_it_says_how_long_to_wait(tmp_path: Path) -> 
     assert [item.status for item in run.stored()] == [429, 429, 200]
 
 
+@pytest.mark.parametrize("hint", ["120", "date"])
+def test_two_minutes_are_two_minutes(tmp_path: Path, hint: str) -> None:
+    """Within 5 %, and never too early; a date has whole seconds."""
+    after = formatdate(time.time() + 120, usegmt=True) if hint == "date" else hint
+    run = Run(tmp_path, Reply(status=429, headers={"Retry-After": after}), answer())
+    assert run.ask()[0]["id"] == "gen-1"
+    (waited,) = run.waits
+    assert 120 - 2 * (hint == "date") <= waited <= 126
+
+
 def test_back_off_doubles_under_full_jitter(tmp_path: Path) -> None:
     run = Run(tmp_path, Reply(status=500))
     assert kind_of(run.ask()[0]) is FailureKind.PROVIDER_UNAVAILABLE
@@ -159,6 +173,18 @@ def test_a_fatal_answer_stops_what_was_not_sent(tmp_path: Path) -> None:
     assert {kind_of(item) for item in found} == {FailureKind.SERVICE_STOPPED}
     assert all("No auth" in str(item) for item in found)
     assert len(run.script.bodies) <= 6  # each of the first is confirmed once
+
+
+def test_what_hangs_is_abandoned_after_a_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two minutes after any stop, whoever called it; here sooner."""
+    monkeypatch.setattr(client, "_DRAIN_S", 0.2)
+    run = Run(tmp_path, Reply(hangs=True), Reply(status=402, body=b"{}"))
+    found = run.ask(Request(b"1"), Request(b"2"))
+    assert [kind_of(item) for item in found] == [FailureKind.SERVICE_STOPPED] * 2
+    (kept,) = SqliteStore(str(tmp_path / "store")).attempts(Request(b"1").sha256)
+    assert str(kept.error).startswith("TimeoutError")
 
 
 def test_the_same_text_at_the_same_time_is_one_request(tmp_path: Path) -> None:

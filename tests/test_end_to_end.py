@@ -22,6 +22,7 @@ from tests.programs import (
     assert_whole,
     command_of,
     example_prompts,
+    many_prompts,
     rejections,
     run_pipeline,
     samples,
@@ -195,6 +196,31 @@ def test_the_cap_holds_and_a_higher_one_goes_on(tmp_path: Path, simulator: Serve
     assert higher.returncode == 0, higher.stderr
     assert assert_whole(tmp_path, 80)["good"] == 80
     assert simulator.ledger()["duplicates"] == 0
+
+
+def test_cut_answers_are_flagged_and_tool_calls_whole_and_nothing_is_repaid(tmp_path: Path) -> None:
+    """A fifth of the answers is cut, and half of the prompts with tools are answered by calls."""
+    rows = many_prompts(300)
+    write_prompts(tmp_path, rows)
+    scenario = tmp_path / "cut.yaml"
+    scenario.write_text("truncate_rate: 0.2\ncall_rate: 0.5\n", "utf-8")
+    with serve_simulator("--scenario", str(scenario)) as server:
+        first = run_pipeline(tmp_path, server.base_url, "--max_bad_ratio", "1")
+        assert first.returncode == 0, first.stderr
+        again = run_pipeline(tmp_path, server.base_url, "--max_bad_ratio", "1")
+        assert again.returncode == 0, again.stderr
+        truth, ledger = server.truth(), server.ledger()
+    assert (ledger["requests"], ledger["duplicates"]) == (300, 0)
+    told = assert_whole(tmp_path, 300)
+    end, calls = 163586, 163595
+    whole = {generation: ids for generation, ids in truth.items() if ids[-1] == end}
+    assert 40 <= 300 - len(whole) <= 80
+    assert told["codes"] == {"LENGTH_TRUNCATED": 300 - len(whole)}
+    good = samples(tmp_path / "out").values()
+    assert {row["generation_id"]: row["input_ids"] for row in good} == whole
+    called = [row for row in good if calls in row["input_ids"][row["prompt_length"] :]]
+    assert 40 <= len(called) <= 80
+    assert {row["finish_reason"] for row in called} == {"tool_calls"}
 
 
 def test_two_runs_do_not_share_a_store_at_once(tmp_path: Path) -> None:

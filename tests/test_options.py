@@ -1,5 +1,6 @@
 """Flags: what cannot be meant is refused before anything is sent."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,25 @@ def test_direct_runner_means_this_machine(inputs: Path) -> None:
         (["--store=s3://bucket/out"], "a local folder or gs://BUCKET/PREFIX"),
         (["--input=."], "is a folder"),
         (["--input=label="], "is empty"),
+        (['--extra_body={"reasoning": 3}'], "reasoning is 3, not an object"),
+        (['--extra_body={"reasoning_effort": "none"}'], "with their thought"),
+        (['--extra_body={"chat_template_kwargs": {"thinking": false}}'], "with their thought"),
+        (["--source=openai"], "say with --base_url where the server is"),
+        (["--source=vllm", "--max_cost_usd=1"], "--source vllm tell no cost"),
+        (["--source=vllm", "--provider_only=a"], "--provider_only: --source vllm has no hosts"),
+        (["--source=sglang", "--max_price=1,2"], "--max_price: --source sglang has no hosts"),
+        (["--provider_only=,"], "--provider_only ',': name at least one"),
+        (["--max_price=2"], "--max_price 2: give PROMPT,COMPLETION"),
+        (["--max_price=nan,1"], "give PROMPT,COMPLETION"),
+        (["--max_price=-1,1"], "give PROMPT,COMPLETION"),
+        (
+            ["--quantizations=int4", '--extra_body={"provider": {"quantizations": ["fp8"]}}'],
+            "--quantizations and provider.quantizations of --extra_body say the same",
+        ),
+        (
+            ["--provider_only=a", '--extra_body={"provider": {"allow_fallbacks": true}}'],
+            "--provider_only and provider.allow_fallbacks of --extra_body say the same",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused(inputs: Path, more: list[str], said: str) -> None:
@@ -104,3 +124,27 @@ def test_the_profile_gives_defaults_that_flags_override(inputs: Path) -> None:
     assert config.sampling.extra == '{"reasoning": {"effort": "high"}, "top_k": 4}'
     assert config.sampling.model == "moonshotai/kimi-k2.5"
     assert read_options(flags()).sampling.extra == '{"reasoning": {"enabled": true}}'
+
+
+def test_flags_of_hosts_become_the_provider_object(inputs: Path) -> None:
+    assert inputs
+    config = read_options(
+        flags(
+            "--provider_only=chutes, deepinfra/fp4",
+            "--provider_ignore=novita",
+            "--max_price=0.6,2.6",
+            "--quantizations=int4,fp8",
+            '--extra_body={"provider": {"data_collection": "deny"}, "top_k": 4}',
+        )
+    )
+    hosts = {
+        "data_collection": "deny",
+        "only": ["chutes", "deepinfra/fp4"],
+        "ignore": ["novita"],
+        "quantizations": ["int4", "fp8"],
+        "max_price": {"prompt": 0.6, "completion": 2.6},
+        "allow_fallbacks": False,
+    }
+    assert json.loads(config.sampling.extra)["provider"] == hosts
+    assert json.loads(config.call.wire.hosts) == hosts
+    assert "provider" not in json.loads(read_options(flags()).sampling.extra)

@@ -7,6 +7,16 @@ import pytest
 
 from tests.programs import example_prompts, run_pipeline, serve_simulator, summary, write_prompts
 
+HOSTS = """
+providers:
+  - {name: Chutes, price: [0.44, 2.0], quantization: int4}
+  - {name: BaseTen, price: [0.6, 3.0], quantization: fp8}
+"""
+ALL = (
+    "leaves no host of moonshotai/kimi-k2.5; it has chutes/int4 (int4, $0.44/2.00), "
+    "baseten/fp8 (fp8, $0.60/3.00)"
+)
+
 
 def scenario(folder: Path, text: str) -> str:
     path = folder / "scenario.yaml"
@@ -21,6 +31,29 @@ def scenario(folder: Path, text: str) -> str:
         ("seed: 1", ["--model", "moonshotai/kimi-k9"], "Model not found"),
         ("seed: 1", ["--max_tokens", "400000"], "no host allows --max_tokens 400000"),
         ("seed: 1", ["--api_key", "none"], "No auth credentials found"),
+        (
+            "seed: 1",
+            ["--extra_body", '{"top_k": 4, "logprobs": true}'],
+            "logprobs: no host of moonshotai/kimi-k2.5 takes it",
+        ),
+        (HOSTS, ["--provider_only", "nowhere"], f"--provider_only nowhere: {ALL}"),
+        (
+            HOSTS,
+            ["--provider_ignore", "chutes,BaseTen"],
+            f"--provider_ignore chutes,BaseTen: {ALL}",
+        ),
+        (HOSTS, ["--max_price", "0.5,1.99"], f"--max_price 0.5,1.99: {ALL}"),
+        (HOSTS, ["--quantizations", "bf16"], f"--quantizations bf16: {ALL}"),
+        (
+            HOSTS,
+            ["--provider_only", "chutes", "--quantizations", "fp8"],
+            f"--quantizations fp8: {ALL}",
+        ),
+        (
+            HOSTS,
+            ["--extra_body", '{"provider": {"only": ["nowhere"]}}'],
+            f"--provider_only nowhere: {ALL}",
+        ),
     ],
 )
 def test_it_stops_with_one_sentence_and_nothing_is_sent(
@@ -36,11 +69,30 @@ def test_it_stops_with_one_sentence_and_nothing_is_sent(
 
 
 def test_an_output_can_be_built_again_after_the_model_is_gone(tmp_path: Path) -> None:
-    write_prompts(tmp_path, example_prompts(10))
+    write_prompts(tmp_path, example_prompts(40))
     with serve_simulator() as server:
         assert run_pipeline(tmp_path, server.base_url).returncode == 0
     retired = scenario(tmp_path, 'expiration_date: "2026-01-31"')
     with serve_simulator("--scenario", retired) as server:
         assert run_pipeline(tmp_path, server.base_url).returncode == 0
     told: dict[str, Any] = summary(tmp_path / "out")
-    assert (told["good"], told["requests_sent"]) == (10, 0)
+    assert (told["good"], told["requests_sent"]) == (40, 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "host"),
+    [
+        (["--provider_only", "baseten"], "BaseTen"),
+        (["--provider_only", "chutes/int4"], "Chutes"),
+        (["--provider_ignore", "chutes"], "BaseTen"),
+        (["--max_price", "0.5,2"], "Chutes"),
+        (["--quantizations", "fp8"], "BaseTen"),
+    ],
+)
+def test_the_hosts_that_are_left_answer_alone(tmp_path: Path, flags: list[str], host: str) -> None:
+    write_prompts(tmp_path, example_prompts(20))
+    with serve_simulator("--scenario", scenario(tmp_path, HOSTS)) as server:
+        done = run_pipeline(tmp_path, server.base_url, *flags)
+        assert done.returncode == 0, done.stderr
+        assert server.ledger()["providers"] == {host: 20}
+    assert set(summary(tmp_path / "out")["providers"]) == {host}

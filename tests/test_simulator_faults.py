@@ -169,12 +169,6 @@ def failures(preset: str, count: int, **fields: Any) -> list[str]:
     return list(service.ledger.faults.elements())
 
 
-def test_storm_is_a_third_of_rate_limits() -> None:
-    found = failures("storm", 600)
-    assert 0.24 < len(found) / 600 < 0.36
-    assert {FAULTS[name].is_refusal for name in found} == {True}
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_hostile_fails_between_a_third_and_a_half(stream: bool) -> None:
     harmless = {"service_tier", "unknown_fields", "no_cost", "stall", "nested_provider",

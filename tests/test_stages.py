@@ -25,7 +25,8 @@ from transforms.failures import FailureKind, Stage
 from transforms.observe import Observe
 from transforms.openrouter.client import CallConfig
 from transforms.openrouter.sender import Wire
-from transforms.openrouter.wire import SOURCES, Sampling
+from transforms.openrouter.source import SOURCES
+from transforms.openrouter.wire import Sampling
 from transforms.partition import PartitionByVerdict
 from transforms.read_prompts import InputFile, ReadPrompts
 from transforms.reconstruct import Reconstruct, reconstruct

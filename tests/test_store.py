@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.tally import spent_before
 from transforms.failures import ConfigError
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.sqlite_store import SqliteStore
@@ -114,6 +118,41 @@ def test_tells_what_a_run_did(new_location: Callable[[], str]) -> None:
         assert {item.body for item in store.attempts_of_run("c")} == {item.body for item in many}
         assert list(store.attempts_of_run("d")) == []
         assert sorted(item.run_id for item in store.all_attempts()) == ["a", "b", *["c"] * 150]
+
+
+def told(usd: str, **fields: Any) -> Attempt:
+    """An attempt whose body says what it cost."""
+    usage = json.dumps({"completion_tokens": 3, "cost": float(usd)})
+    body = f'{{"choices":[{{"message":{{"content":"a"}},"finish_reason":"stop"}}],"usage":{usage}}}'
+    return replace(attempt(body.encode()), **fields)
+
+
+def test_what_was_spent_is_known_without_reading_the_answers(
+    new_location: Callable[[], str],
+) -> None:
+    location = new_location()
+    with contextlib.closing(open_store(location)) as store:
+        assert spent_before(store) == 0
+        put(store, *(told("0.1", run_id=f"run-{n % 2}") for n in range(7)))
+        put(store, told("0.25", error="ClientPayloadError: cut"), told("0.25", status=500))
+        put(store, attempt(b"not JSON"))
+        assert spent_before(store) == Decimal("0.7")
+    with contextlib.closing(open_store(location)) as store:
+        assert spent_before(store) == Decimal("0.7")
+
+
+def test_attempts_that_an_earlier_release_put_are_counted_by_reading(tmp_path: Path) -> None:
+    with contextlib.closing(SqliteStore(str(tmp_path))) as store:
+        put(store, told("0.5"), told("0.5"))
+        assert store.spent_usd() == 1
+    connection = sqlite3.connect(store.path)
+    connection.execute("drop table spent")
+    connection.commit()
+    connection.close()
+    with contextlib.closing(SqliteStore(str(tmp_path))) as store:
+        put(store, told("0.25"))
+        assert store.spent_usd() is None
+        assert spent_before(store) == Decimal("1.25")
 
 
 def test_a_place_that_is_none_is_refused() -> None:

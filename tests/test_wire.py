@@ -16,6 +16,7 @@ from tests import build
 from transforms.call_openrouter import refuse_special_text
 from transforms.chat.profile import ModelProfile
 from transforms.failures import FailureKind, RecordError
+from transforms.openrouter.costs import find_cost, read_cost
 from transforms.openrouter.faults import judge
 from transforms.openrouter.replies import read_body, read_completion
 from transforms.openrouter.store import Attempt
@@ -273,3 +274,33 @@ def test_a_stream_may_be_cut_anywhere_in_its_lines() -> None:
         assert (found.message.reasoning, found.message.content) == (" Hm", "Oi")
         assert found.usage is not None
         assert found.usage.completion_tokens == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "usd"),
+    [
+        (b'\n  \n{"usage": {"cost": 0.5, "cost_details": {"cost": 3}}, "z": 1}', "0.5"),
+        (b'{"usage" :\n{"cost":1e-05}}', "0.00001"),
+        (b'data: {"usage":null}\n\ndata: {"usage":{"cost":2}}\n\ndata: {"usage":null}', "2"),
+        (b'{"usage":{"cost":2},"choices":["\\"usage\\":{\\"cost\\":9}", "usage"]}', "2"),
+        (b'{"usage":{"cost":"2"}}', None),
+        (b'{"usage":{"cost":1' + b"0" * 400 + b"}}", None),
+        (b'{"usage":{"a":' + b"[" * 100000, None),
+        (b'{"usage":{"cost":2', None),
+        (b'{"choices":[]}', None),
+        (b"", None),
+    ],
+)
+def test_the_cost_is_found_without_parsing_the_rest(body: bytes, usd: str | None) -> None:
+    assert find_cost(body) == (None if usd is None else Decimal(usd))
+
+
+def test_found_costs_are_those_of_recorded_answers(shared: Callable[[str], Path]) -> None:
+    found = 0
+    for path in shared("responses").glob("openrouter_kimi*.jsonl"):
+        for line in path.read_text("utf-8").splitlines():
+            body = json.loads(line)["response_body"].encode()
+            cost = read_cost(read_body(body)["usage"])
+            assert find_cost(body) == cost
+            found += cost is not None
+    assert found > 0

@@ -110,7 +110,7 @@ _COMPACT, _SPACED = (",", ":"), (", ", ": ")
 ARGUMENT_FORMS: dict[Arguments, tuple[Form, ...]] = {
     Arguments.VERBATIM: (AS_GIVEN,),
     Arguments.UNKNOWN: (AS_GIVEN,),
-    Arguments.SORTED: (AS_GIVEN,),
+    Arguments.SORTED: (AS_GIVEN, Form(_SPACED), Form(_COMPACT)),
     Arguments.COMPACTED: (AS_GIVEN, Form(_SPACED)),
     Arguments.SPACED: (AS_GIVEN, Form(_COMPACT)),
     Arguments.ESCAPED: (AS_GIVEN, Form(_SPACED, unescaped=True), Form(_COMPACT, unescaped=True)),

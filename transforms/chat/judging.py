@@ -123,6 +123,13 @@ def _has_room_for_a_call(found: _Mismatch) -> bool:
     return found.residual >= _SHORTEST_CALL and bool(found.calls) and not message.content
 
 
+def _has_cut_thought(found: _Mismatch) -> bool:
+    """The thought stops within a sentence before what follows it."""
+    message = found.exchange.completion.message
+    thought, content = (message.reasoning or "").rstrip(" "), message.content or ""
+    return found.residual > 0 and thought[-1:].isalnum() and not content[-1:].isalnum()
+
+
 def _was_parsed_away(found: _Mismatch) -> bool:
     settings = read_settings(found.exchange.settings)
     return found.residual > 0 and settings.get("tool_choice") == "none"
@@ -145,6 +152,7 @@ _REASONS: tuple[tuple[IssueCode, Callable[[_Mismatch], bool]], ...] = (
     (IssueCode.TOOL_ARGS_TRUNCATED, _has_cut_arguments),
     (IssueCode.TOOL_CALL_DROPPED, _has_room_for_a_call),
     (IssueCode.CONTENT_DROPPED, _was_parsed_away),
+    (IssueCode.REASONING_TAIL_DROPPED, _has_cut_thought),
 )
 """Asked in order."""
 _SHORTEST_CALL = 7

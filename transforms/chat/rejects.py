@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from transforms.chat.candidates import calls_before
-from transforms.chat.habits import INSERTED, Edges, Habit, Ids
+from transforms.chat.habits import INSERTED, Edges, Ids
 from transforms.chat.profile import AnswerGrammar, special_literals
 from transforms.chat.settings import find_settings_issues, read_settings, thinking_is_off
 from transforms.chat.views import Asked
@@ -44,6 +44,8 @@ def _finish(asked: Asked) -> Iterator[Issue]:
     after = content.partition(end)[2].lstrip()
     if special_literals(asked.profile).match(after):
         yield Issue(IssueCode.RUN_ON_AFTER_EOS, f"{after[:20]!r} follows {end}")
+    if end in (completion.message.reasoning or ""):
+        yield Issue(IssueCode.UNEXPECTED_EOS, f"{end} stands in the thought")
     if is_truncated(asked.exchange):
         detail = "cut by max_tokens; no end token was sampled"
         yield Issue(IssueCode.LENGTH_TRUNCATED, detail)
@@ -125,8 +127,14 @@ def _empty(asked: Asked) -> Iterator[Issue]:
         yield Issue(IssueCode.THINK_END_STRIPPED, "all is thought: its end was removed")
     elif thinking_is_off(asked.exchange.settings) and message.reasoning:
         return
-    elif grammar.tools is None or grammar.tools.section_begin not in message.reasoning:
+    elif not any(mark in message.reasoning for mark in _inside(grammar)):
         yield Issue(IssueCode.EMPTY_ANSWER, "neither content nor a tool call")
+
+
+def _inside(grammar: AnswerGrammar) -> tuple[str, ...]:
+    """Markers that show where a thought ends which holds all of the answer."""
+    begin = () if grammar.tools is None else (grammar.tools.section_begin,)
+    return (*begin, *([grammar.thought_end] if grammar.thought_end else []))
 
 
 def _calls(asked: Asked) -> Iterator[Issue]:
@@ -136,8 +144,9 @@ def _calls(asked: Asked) -> Iterator[Issue]:
         return
     if not exchange.prompt.tools:
         yield Issue(IssueCode.UNREQUESTED_TOOL_PARSE, "a call, and no tool was declared")
-    if any(not call.id for call in calls) and any(call.id for call in calls):
-        yield Issue(IssueCode.STREAM_ASSEMBLY, "one call has an id, another has none")
+    mixed = any(not call.id for call in calls) and any(call.id for call in calls)
+    if mixed or not all(call.name for call in calls):
+        yield Issue(IssueCode.STREAM_ASSEMBLY, "a call has no id or no name")
     for call in calls:
         if not call.arguments:
             yield Issue(IssueCode.TOOL_ARGS_LOST, f"a call of {call.name!r} has none")
@@ -180,14 +189,12 @@ def _ids(calls: tuple[ToolCall, ...], asked: Asked, before: int) -> Iterator[Iss
         if habit.ids is Ids.UNKNOWN and (found is None or found["name"] != call.name):
             detail = f"id {call.id!r} of a call of {call.name!r} is not as {tools.id_pattern}"
             yield Issue(IssueCode.TOOL_ID_AMBIGUOUS, detail)
-        elif _is_recounted(habit, before) and (found is None or found["index"] != str(index)):
+        elif before and habit.ids is not Ids.UNKNOWN:
+            detail = f"id {call.id!r} after {before} calls: the host counts anew, the model may not"
+            yield Issue(IssueCode.TOOL_ID_INDEX_AMBIGUOUS, detail)
+        elif habit.ids is Ids.UNKNOWN and found and found["index"] != str(index):
             detail = f"id {call.id!r}, but the conversation goes on with index {index}"
             yield Issue(IssueCode.TOOL_ID_INDEX_AMBIGUOUS, detail)
-
-
-def _is_recounted(habit: Habit, before: int) -> bool:
-    """In a first turn an index that the host makes is the model's; later it may be either's."""
-    return habit.ids is Ids.UNKNOWN or before > 0
 
 
 def _text(asked: Asked) -> Iterator[Issue]:

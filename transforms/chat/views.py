@@ -112,6 +112,9 @@ def _without(text: str, suffix: str, asked: Asked) -> str:
 def _end_in_content(view: View, asked: Asked) -> Iterator[View]:
     """The end of the thought as text in the content: a thought told there, or a second end."""
     mark = asked.profile.answer.thought_end
+    if mark is not None and mark in view.thought:
+        yield from _end_in_thought(view, mark)
+        return
     if mark is None or mark not in view.content:
         yield view
         return
@@ -127,6 +130,18 @@ def _end_in_content(view: View, asked: Asked) -> Iterator[View]:
     elif not before.strip(" "):
         yield view.repaired(Repair.DOUBLE_THINK_END, content=after, ends=2)
         yield view.repaired(Repair.LITERAL_MARKER_TEXT)
+    else:
+        yield view.repaired(Repair.LITERAL_MARKER_TEXT)
+
+
+def _end_in_thought(view: View, mark: str) -> Iterator[View]:
+    """The end as text in the thought's field: all of the answer stands there, or the end twice."""
+    before, _, after = view.thought.partition(mark)
+    if not view.content and not view.calls and after.strip():
+        yield view.repaired(Repair.THINK_END_IN_CONTENT, thought=before, content=after)
+    elif not after.strip(" "):
+        yield view.repaired(Repair.THINK_END_IN_CONTENT, thought=before)
+        yield view.repaired(Repair.DOUBLE_THINK_END, thought=before, ends=2)
     else:
         yield view.repaired(Repair.LITERAL_MARKER_TEXT)
 
@@ -237,7 +252,9 @@ def _stripped_section(view: View, asked: Asked) -> Iterator[View]:
         yield view.repaired(Repair.MARKERS_REINSERTED, content=content, section=section)
     else:
         detail = f"a call of {found['name']!r} without its markers"
-        yield view.with_issue(IssueCode.TOOL_SECTION_PARTIAL, detail)
+        is_known = asked.habit.strips_thought_end
+        code = IssueCode.MARKERS_STRIPPED if is_known else IssueCode.TOOL_SECTION_PARTIAL
+        yield view.with_issue(code, detail)
 
 
 @cache
@@ -251,9 +268,11 @@ def _is_declared(name: str, asked: Asked) -> bool:
     return any(f'"{name}"' in tool for tool in asked.exchange.prompt.tools)
 
 
-def _finish_word(view: View, asked: Asked) -> Iterator[View]:
-    """Structured calls, and a finish reason that does not tell of them."""
+def _told_otherwise(view: View, asked: Asked) -> Iterator[View]:
+    """A thought that is counted apart; calls that the finish reason does not tell of."""
     finish = asked.exchange.completion.finish_reason
+    if not asked.habit.counts_thought:
+        view = view.repaired(Repair.USAGE_DISJOINT)
     if view.calls and finish is FinishReason.STOP:
         yield view.repaired(Repair.FINISH_REASON)
     else:
@@ -280,6 +299,6 @@ READINGS: tuple[Reading, ...] = (
     _told_twice,
     _swapped,
     _section_in_text,
-    _finish_word,
+    _told_otherwise,
     _inserted_blanks,
 )

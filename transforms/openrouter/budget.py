@@ -28,6 +28,7 @@ class Budget:
     longest_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
     reserved_usd: Decimal = Decimal(0)
+    _on_their_way: int = 0
     _costs: deque[Decimal] = field(default_factory=lambda: deque(maxlen=_SEEN))
 
     def reserve(self) -> Decimal | None:
@@ -37,11 +38,24 @@ class Budget:
         if self.cap_usd is not None and expected > self.cap_usd:
             return None
         self.reserved_usd += estimate
+        self._on_their_way += 1
         return estimate
+
+    def is_used_up(self) -> bool:
+        """Whether there will be no room for one more when what is on its way is settled.
+
+        It is taken at its mean cost: who waits for the last of a hundred calls, of which some hang,
+        waits for minutes to send one more.
+        """
+        if self.cap_usd is None or not self._on_their_way or len(self._costs) < _ENOUGH:
+            return not self._on_their_way
+        expected = self.spent_usd + self._on_their_way * self.mean_usd()
+        return expected + self.estimate_usd() > self.cap_usd
 
     def settle(self, reservation: Decimal, cost_usd: Decimal | None, *, maybe_paid: bool) -> None:
         """Books what a request cost; what may have been paid is booked at its estimate."""
         self.reserved_usd -= reservation
+        self._on_their_way -= 1
         if cost_usd is not None:
             self._costs.append(cost_usd)
             self.spent_usd += cost_usd

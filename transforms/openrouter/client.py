@@ -1,6 +1,7 @@
 """One request's life: ask the store, send, keep the bytes, judge, try again."""
 
 import asyncio
+import logging
 import random
 import time
 from collections import Counter
@@ -13,18 +14,22 @@ import tenacity
 
 from transforms.failures import FailureKind, RecordError, StoreError
 from transforms.openrouter.budget import Budget
+from transforms.openrouter.claims import Claims
 from transforms.openrouter.faults import MAYBE_PAID, Fault, Judged, judge
-from transforms.openrouter.gate import Gate
+from transforms.openrouter.gate import Gate, Pass
 from transforms.openrouter.hints import hint_s
 from transforms.openrouter.limiter import Limiter
 from transforms.openrouter.open_store import host_folder, open_store
 from transforms.openrouter.pace import Pace
 from transforms.openrouter.preflight import preflight
 from transforms.openrouter.progress import Progress
+from transforms.openrouter.projection import Prices, project
 from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.wire import Request
 
+_LOG = logging.getLogger(__name__)
 _SHORTEST_WAIT_S = 1.0
+_LOOK_AGAIN_S = 0.25
 _DRAIN_S = 120.0
 """After a stop, so long for what is on its way; then it is abandoned."""
 
@@ -39,8 +44,10 @@ class CallConfig:
         requests_per_minute: Most a minute, all processes of this host together.
         max_cost_usd: Most this process may spend, with what the store says was spent before.
         spent_usd: That.
-        prompts: How many there are, for the progress line.
+        prompts: How many it will be given, about, for the progress line.
+        prompt_tokens: Of all of them together, estimated.
         send: False: answer from the store alone.
+        has_peers: Other processes of this host may hold prompts of the same text.
     """
 
     wire: Wire
@@ -51,7 +58,9 @@ class CallConfig:
     max_cost_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
     prompts: int | None = None
+    prompt_tokens: int = 0
     send: bool = True
+    has_peers: bool = False
 
 
 class OpenRouterClient:
@@ -66,11 +75,14 @@ class OpenRouterClient:
         self._config = config
         self._store = open_store(config.store)
         self._gate = _gate_of(config)
+        self._claims = Claims(host_folder(config.store) / "claims") if config.has_peers else None
         self._sleep = sleep or self._gate.rest
         self._sender = Sender(config.wire) if config.send else None
+        self._gate.on_stop = self._drain
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
-        self._progress = Progress(self._gate, config.prompts) if config.send else None
+        self._progress = Progress(self._gate, config.prompts)
+        self._saying = asyncio.ensure_future(self._progress.run()) if config.send else None
 
     @property
     def host(self) -> str:
@@ -98,14 +110,19 @@ class OpenRouterClient:
     def stop(self, kind: FailureKind, detail: str) -> None:
         """Nothing more is sent; what is on its way has two minutes."""
         self._gate.close(kind, detail)
+
+    def _drain(self) -> None:
         if self._sender is not None:
             asyncio.get_running_loop().call_later(_DRAIN_S, self._sender.abandon)
 
     async def close(self) -> None:
-        if self._progress is not None:
+        if self._saying is not None:
+            self._saying.cancel()
             self._progress.close()
         if self._sender is not None:
             await self._sender.close()
+        if self._claims is not None:
+            self._claims.close()
         self._store.close()
 
     def _once(self, request: Request) -> asyncio.Task[Judged]:
@@ -119,11 +136,9 @@ class OpenRouterClient:
 
     async def _find(self, request: Request) -> Judged:
         judged = await self._known(request)
-        if self._progress is not None and judged.reply is not None:
-            self._progress.reuse()
-        if judged.reply is not None or self._sender is None:
-            return judged
-        if judged.fault is not None and judged.fault.permanent:
+        if self._sender is None or _is_settled(judged):
+            if judged.reply is None:
+                self._progress.fail()
             return judged
         return await self._ask(request, self._sender)
 
@@ -132,6 +147,7 @@ class OpenRouterClient:
         for attempt in await self._store.look_up(request.sha256):
             judged = judge(attempt)
             if judged.reply is not None:
+                self._progress.reuse(judged.reply)
                 return judged
         return judged
 
@@ -150,6 +166,7 @@ class OpenRouterClient:
                 wait=tries.wait_s,
                 retry=tenacity.retry_if_exception_type(_AskAgainError),
                 sleep=self._sleep,
+                before_sleep=self._note_retry,
                 reraise=True,
             ):
                 with attempt:
@@ -157,21 +174,40 @@ class OpenRouterClient:
                         raise first
                     return await self._try(request, sender)
         except _AskAgainError as error:
+            self._progress.fail()
             return error.judged
         raise AssertionError("tenacity returns or raises")
+
+    def _note_retry(self, state: tenacity.RetryCallState) -> None:
+        self._progress.retry(_error_of(state).fault)
 
     async def _look_ahead(self, sender: Sender) -> None:
         """What the service tells, before the first paid request of this process."""
         found = await preflight(sender, self._config.wire)
-        self._gate.budget.longest_usd = found.longest_usd
         if found.stop is not None:
             self._gate.close(FailureKind.SERVICE_STOPPED, found.stop)
+        if found.prices is not None:
+            self._gate.budget.longest_usd = found.prices.longest_usd(self._config.wire.max_tokens)
+            self._say_projected(found.prices)
+
+    def _say_projected(self, prices: Prices) -> None:
+        """What the store does not answer may cost so much; it is the budget that keeps the cap."""
+        config = self._config
+        if config.prompts is None:
+            return
+        cap = config.max_cost_usd
+        left_usd = None if cap is None else max(Decimal(0), cap - config.spent_usd)
+        projected = project(prices, config.prompts, config.prompt_tokens, config.wire.max_tokens)
+        level = logging.WARNING if projected.is_beyond(left_usd) else logging.INFO
+        _LOG.log(level, projected.describe(left_usd))
 
     async def _try(self, request: Request, sender: Sender) -> Judged:
         if self._config.wire.source.has_catalogue:
             self._ahead = self._ahead or asyncio.ensure_future(self._look_ahead(sender))
             await asyncio.shield(self._ahead)
-        held = await self._gate.enter()
+        held = await self._enter(request)
+        if isinstance(held, Judged):
+            return held
         judged, hint = Judged(fault=MAYBE_PAID, detail="abandoned"), None
         try:
             attempt = await sender.send(request, self._config.run_id)
@@ -184,11 +220,46 @@ class OpenRouterClient:
             raise
         finally:
             self._gate.leave(held, judged, hint)
-        if self._progress is not None:
-            self._progress.count(judged)
+            if self._claims is not None:
+                self._claims.give_back(request.sha256)
+        self._progress.count(judged)
         if judged.fault is None:
             return judged
         raise _AskAgainError(judged, judged.fault, hint)
+
+    async def _enter(self, request: Request) -> Pass | Judged:
+        """A place, and the right to ask; or what another process was told meanwhile."""
+        while True:
+            held = await self._gate.enter()
+            if self._claims is None:
+                return held
+            known: Judged | None = None
+            try:
+                known = await self._claim(request, self._claims)
+            finally:
+                if known is None or _is_settled(known):
+                    self._gate.hand_back(held)
+            if known is not None:
+                return known if _is_settled(known) else held
+            await self._gate.rest(_LOOK_AGAIN_S)
+
+    async def _claim(self, request: Request, claims: Claims) -> Judged | None:
+        """What is known of a request that nobody else asks now; it stays claimed if not enough."""
+        if not claims.take(request.sha256):
+            return None
+        try:
+            known = await self._known(request)
+        except BaseException:
+            claims.give_back(request.sha256)
+            raise
+        if _is_settled(known):
+            claims.give_back(request.sha256)
+        return known
+
+
+def _is_settled(judged: Judged) -> bool:
+    """To ask again would give no more."""
+    return judged.reply is not None or (judged.fault is not None and judged.fault.permanent)
 
 
 def _gate_of(config: CallConfig) -> Gate:

@@ -25,6 +25,8 @@ class _Part(msgspec.Struct, gc=False):
     finish_reason: Any = None
     native_finish_reason: Any = None
     error: Any = None
+    token_ids: Any = None
+    logprobs: Any = None
 
 
 class _Chunk(msgspec.Struct, gc=False):
@@ -80,8 +82,11 @@ def _tolerate(chunk: dict[str, Any]) -> _Chunk:
 def _tolerate_part(part: dict[str, Any]) -> _Part:
     delta = part.get("delta") or {}
     texts = {name: text for name in _TEXTS if isinstance(text := delta.get(name), str)}
-    said = (part.get(name) for name in ("finish_reason", "native_finish_reason", "error"))
-    return _Part(_Delta(**texts, tool_calls=delta.get("tool_calls")), *said)
+    said = {name: part.get(name) for name in _PART_FIELDS}
+    return _Part(_Delta(**texts, tool_calls=delta.get("tool_calls")), **said)
+
+
+_PART_FIELDS = ("finish_reason", "native_finish_reason", "error", "token_ids", "logprobs")
 
 
 def _join(chunks: list[_Chunk]) -> dict[str, Any]:
@@ -96,19 +101,25 @@ def _join(chunks: list[_Chunk]) -> dict[str, Any]:
             choice["native_finish_reason"] = part.native_finish_reason
         if part.error is not None:
             choice["error"] = part.error
+        if part.token_ids:
+            choice.setdefault("token_ids", []).extend(part.token_ids)
+        if part.logprobs:
+            said.tokens += part.logprobs.get("content") or ()
     message = said.message()
     if not (message or said.calls or choice):
         return {}
     message["tool_calls"] = [said.calls[index] for index in sorted(said.calls)]
+    choice["logprobs"] = {"content": said.tokens}
     return {"message": message, **choice, "chunks": said.chunks(message)}
 
 
 class _Said:
     """What the deltas said so far."""
 
-    __slots__ = ("_texts", "calls")
+    __slots__ = ("_texts", "calls", "tokens")
 
     def __init__(self) -> None:
+        self.tokens: list[Any] = []
         self.calls: dict[int, dict[str, Any]] = {}
         self._texts: list[tuple[str, str]] = []
 

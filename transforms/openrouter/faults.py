@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from transforms.failures import FailureKind
-from transforms.openrouter.replies import read_body, read_cost
+from transforms.openrouter.costs import read_cost
+from transforms.openrouter.replies import read_body
 from transforms.openrouter.store import Attempt
 from transforms.records import Arrival
 

@@ -47,6 +47,7 @@ class Gate:
     clock: Callable[[], float] = time.monotonic
     stop: Stop | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    on_stop: Callable[[], None] = lambda: None
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
     _faults_in_a_row: int = 0
     _unreached_in_a_row: int = 0
@@ -69,7 +70,7 @@ class Gate:
             reservation = None if self.stop else self.budget.reserve()
             if reservation is not None:
                 return await self._in_pace(Pass(admission, reservation))
-            self.limiter.release()
+            self.limiter.release(admission)
             await self._wait_for_money()
 
     def leave(self, held: Pass, judged: Judged, hint_s: float | None) -> None:
@@ -85,11 +86,18 @@ class Gate:
             self._answered_at = self.clock()
         else:
             self._learn(held, fault, judged.detail, hint_s)
-        self.limiter.release()
+        self.limiter.release(held.admission)
+
+    def hand_back(self, held: Pass) -> None:
+        """Nothing was sent."""
+        self.budget.settle(held.reservation, None, maybe_paid=False)
+        self.limiter.release(held.admission)
 
     def close(self, kind: FailureKind, detail: str) -> None:
         """Nothing more is sent; the first reason stands."""
-        self.stop = self.stop or Stop(kind, detail)
+        if self.stop is None:
+            self.stop = Stop(kind, detail)
+            self.on_stop()
         self.stopping.set()
         self._settled.set()
         self.limiter.open()
@@ -119,14 +127,13 @@ class Gate:
         if self.pace is not None:
             await self.rest(self.pace.reserve_s())
             if self.stop is not None:
-                self.budget.settle(held.reservation, None, maybe_paid=False)
-                self.limiter.release()
+                self.hand_back(held)
                 self._refuse_after_stop()
         return held
 
     async def _wait_for_money(self) -> None:
-        """Until something that is on its way is settled; if nothing is, the cap is reached."""
-        if self.stop is None and self.budget.reserved_usd > 0:
+        """Until something that is on its way is settled; if that gives no room, it is the cap."""
+        if self.stop is None and not self.budget.is_used_up():
             await self._settled.wait()
         elif self.stop is None:
             spent = f"${self.budget.spent_usd:.4f} spent, one more may cost "
@@ -141,7 +148,7 @@ class Gate:
             if self._fatal >= (fault.attempts or 1):  # said once, or confirmed by another
                 self.close(fault.kind, detail)
         if fault.slows:
-            self.limiter.slow_down(held.admission, hint_s)
+            self.limiter.slow_down(held.admission, hint_s, is_told=fault.pause_s is not None)
         if fault.pause_s is not None:
             self.limiter.pause(max(fault.pause_s, hint_s or 0.0), doubling=fault.pause_s > 0)
         if not fault.slows:

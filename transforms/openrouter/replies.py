@@ -1,13 +1,12 @@
 """Reply bytes -> Completion. Pure; hosts' names for the parts of an answer live here."""
 
 import json
-import math
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 
 from transforms.failures import FailureKind, RecordError
+from transforms.openrouter.costs import read_cost
 from transforms.openrouter.events import assemble_events
 from transforms.records import (
     Chunk,
@@ -207,11 +206,3 @@ def _read_count(usage: Any, name: str) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if 0 <= value < 2**31 else None
-
-
-def read_cost(usage: Any) -> Decimal | None:
-    """`usage.cost` in US dollars; absent, or no finite number, is not zero."""
-    cost = usage.get("cost") if isinstance(usage, dict) else None
-    if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not math.isfinite(cost):
-        return None
-    return Decimal(str(cost))

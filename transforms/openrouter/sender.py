@@ -11,8 +11,9 @@ import aiohttp
 import msgspec
 
 from transforms.openrouter.keys import resolve_key
+from transforms.openrouter.source import Source
 from transforms.openrouter.store import Attempt
-from transforms.openrouter.wire import Request, Source
+from transforms.openrouter.wire import Request
 
 _KEPT_HEADERS = frozenset({
     "content-type", "retry-after", "x-generation-id", "x-provider-name", "cf-ray", "date",
@@ -37,6 +38,8 @@ class Wire:
         api_key: A reference (`keys.resolve_key`).
         model: Slug of the model that is asked for.
         max_tokens: Longest answer that is asked for; the deadline follows from it.
+        hosts: Which of the service's hosts may answer: the body's `provider` object, JSON text.
+        fields: Names of the fields that every request has.
     """
 
     base_url: str
@@ -44,6 +47,8 @@ class Wire:
     model: str
     max_tokens: int
     source: Source
+    hosts: str = "{}"
+    fields: tuple[str, ...] = ()
 
     @property
     def deadline_s(self) -> float:

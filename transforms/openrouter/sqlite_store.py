@@ -5,18 +5,28 @@ share it.
 """
 
 import asyncio
-import json
+import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import zstandard
 
 from transforms.failures import ConfigError, StoreError
+from transforms.openrouter.sqlite_rows import (
+    ATTEMPTS,
+    COLUMNS,
+    INSERT,
+    SPEND,
+    SPENT,
+    read_row,
+    write_row,
+)
 from transforms.openrouter.store import Attempt
 
 T = TypeVar("T")
@@ -26,33 +36,6 @@ _OURS = 0x45334150
 """`application_id` of the database; another one is another program's."""
 _MAX_GROUP = 512
 """Most attempts a commit or a query; a commit takes as long as the next group needs to gather."""
-
-_SCHEMA = """
-create table if not exists attempts(
-    request_sha256 blob not null,
-    attempt integer not null,
-    run_id text not null,
-    status integer,
-    error text,
-    headers text not null,
-    body blob not null,
-    started_at real not null,
-    first_at real,
-    last_at real,
-    ended_at real not null,
-    primary key(request_sha256, attempt)
-) without rowid
-"""
-_INSERT = """
-insert into attempts
-select :request, coalesce(max(attempt), 0) + 1, :run_id, :status, :error, :headers, :body,
-       :started_at, :first_at, :last_at, :ended_at
-from attempts where request_sha256 = :request
-"""
-_COLUMNS = (
-    "request_sha256, attempt, run_id, status, error, headers, body, started_at, first_at, last_at, "
-    "ended_at"
-)
 
 
 class SqliteStore:
@@ -127,16 +110,35 @@ class SqliteStore:
 
     def _select(self, column: str, *values: object) -> Iterator[Attempt]:
         marks = ",".join("?" * len(values))
-        query = f"select {_COLUMNS} from attempts where {column} in ({marks})"  # noqa: S608 - ours
+        query = f"select {COLUMNS} from attempts where {column} in ({marks})"  # noqa: S608 - ours
         order = " order by request_sha256, attempt"
-        try:
+        with self._or_store_error():
             for row in self._connection().execute(query + order, values):
-                yield _read(row)
+                yield read_row(row)
+
+    @contextlib.contextmanager
+    def _or_store_error(self) -> Iterator[None]:
+        try:
+            yield
         except (sqlite3.Error, zstandard.ZstdError, ValueError) as error:
             raise StoreError(
                 f"--store {self.path} is damaged: {error}; take a copy, and repair it with "
                 "sqlite3 .recover"
             ) from error
+
+    def spent_usd(self) -> Decimal | None:
+        """What all attempts cost; `None` if some were put by a release that kept no count.
+
+        Raises:
+            StoreError: The file is damaged.
+        """
+        query = """
+            select sum(cost_usd), sum(attempts) is (select nullif(count(*), 0) from attempts)
+            from spent
+        """
+        with self._or_store_error():
+            usd, is_complete = self._connection().execute(query).fetchone()
+        return Decimal(str(round(usd or 0, 9))) if is_complete else None
 
     async def put(self, attempt: Attempt) -> None:
         """Returns when the attempt is on disk.
@@ -180,7 +182,8 @@ class SqliteStore:
                 connection.execute(f"pragma application_id={_OURS}")
                 connection.execute(f"pragma user_version={_FORMAT}")
                 connection.execute("pragma journal_mode=wal")
-            connection.execute(_SCHEMA)
+            connection.execute(ATTEMPTS)
+            connection.execute(SPENT)
         except sqlite3.OperationalError as error:
             raise ConfigError(f"--store {self.path}: cannot be used now: {error}") from error
         except sqlite3.DatabaseError as error:
@@ -204,7 +207,7 @@ class SqliteStore:
             group, stop = self._gather(first)
             error: Exception | None = None
             try:
-                _commit(self._connection(), [_row(put.attempt, compress) for put in group])
+                _commit(self._connection(), [write_row(put.attempt, compress) for put in group])
             except Exception as caught:  # noqa: BLE001 - raised again where the answer is awaited
                 error = StoreError(f"--store {self.path}: an answer cannot be kept: {caught}")
             first.loop.call_soon_threadsafe(_settle, group, error)
@@ -237,7 +240,8 @@ class _Put:
 def _commit(connection: sqlite3.Connection, rows: list[dict[str, object]]) -> None:
     connection.execute("begin immediate")
     try:
-        connection.executemany(_INSERT, rows)
+        connection.executemany(INSERT, rows)
+        connection.executemany(SPEND, rows)
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
@@ -257,42 +261,3 @@ def _give(future: asyncio.Future[T], result: T, error: Exception | None) -> None
         future.set_result(result)
     else:
         future.set_exception(error)
-
-
-def _row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str, object]:
-    return {
-        "request": bytes.fromhex(attempt.request_sha256),
-        "run_id": attempt.run_id,
-        "status": attempt.status,
-        "error": _storable(attempt.error),
-        "headers": json.dumps(attempt.headers),
-        "body": compress(attempt.body),
-        "started_at": attempt.started_at,
-        "first_at": attempt.first_at,
-        "last_at": attempt.last_at,
-        "ended_at": attempt.ended_at,
-    }
-
-
-def _storable(text: str | None) -> str | bytes | None:
-    """SQLite takes no lone surrogates in a text; such a one is kept as its bytes."""
-    if text is None or not any("\ud800" <= character <= "\udfff" for character in text):
-        return text
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _read(row: tuple[Any, ...]) -> Attempt:
-    request, number, run_id, status, error, headers, body, *times = row
-    return Attempt(
-        request_sha256=request.hex(),
-        number=number,
-        run_id=run_id,
-        status=status,
-        error=error.decode("utf-8", "surrogatepass") if isinstance(error, bytes) else error,
-        headers=tuple((name, value) for name, value in json.loads(headers)),
-        body=zstandard.decompress(body),
-        started_at=times[0],
-        first_at=times[1],
-        last_at=times[2],
-        ended_at=times[3],
-    )

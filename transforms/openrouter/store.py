@@ -6,6 +6,7 @@ so that nothing stands between the arrival of the bytes and the disk.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Protocol
 
 
@@ -57,6 +58,9 @@ class ResponseStore(Protocol):
 
     def all_attempts(self) -> Iterator[Attempt]:
         """Every attempt that is kept."""
+
+    def spent_usd(self) -> Decimal | None:
+        """What all attempts cost by their own account; `None`: it is not kept, read them all."""
 
     def close(self) -> None:
         """Returns when what was put is durable."""

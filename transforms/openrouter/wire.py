@@ -7,50 +7,11 @@ from typing import Any
 
 from transforms.failures import FailureKind, RecordError
 from transforms.messages import write_message
+from transforms.openrouter.source import OPENROUTER, Source
 from transforms.records import Prompt
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A kind of server.
-
-    Attributes:
-        names_model: Its answers carry the model that was asked for.
-        names_provider: Its answers say who made them; others are their own provider.
-        has_catalogue: It tells of models, hosts, prices and keys on paths of its own.
-        pads: Something comes every few seconds while it generates: silence means it is gone.
-        headers: Sent with every request.
-        counts_streams_if_asked: Its streams carry usage only with `stream_options`.
-    """
-
-    name: str
-    names_model: bool
-    names_provider: bool
-    has_catalogue: bool = False
-    pads: bool = False
-    headers: tuple[tuple[str, str], ...] = ()
-    counts_streams_if_asked: bool = False
-
-
 DELIVERIES = ("auto", "whole", "stream")
-SOURCES = {
-    source.name: source
-    for source in (
-        Source(
-            name="openrouter",
-            names_model=True,
-            names_provider=True,
-            has_catalogue=True,
-            pads=True,
-            # Not X-OpenRouter-Cache: a hit is free, but its usage is all zero, and without a count
-            # its ids cannot be proved (measured against the simulator after a kill).
-            headers=(("X-OpenRouter-Metadata", "enabled"),),
-        ),
-        Source(
-            name="openai", names_model=False, names_provider=False, counts_streams_if_asked=True
-        ),
-    )
-}
+DEFAULT_DELIVERY = "whole"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +25,7 @@ class Sampling:
         extra: Further fields of the body as JSON text of an object, last in the body.
         source: What kind of server is asked.
         delivery: `whole`, `stream`, or `auto`: a stream where no tools are declared, since several
-            hosts drop the ends of arguments in streams.
+            hosts drop the ends of arguments in streams, and where a stream costs no token ids.
     """
 
     model: str
@@ -73,8 +34,20 @@ class Sampling:
     top_p: float | None = None
     seed: int | None = None
     extra: str = "{}"
-    source: Source = SOURCES["openrouter"]
-    delivery: str = "whole"
+    source: Source = OPENROUTER
+    delivery: str = DEFAULT_DELIVERY
+
+    def limits(self) -> dict[str, Any]:
+        """What the flags say of the answer; `max_tokens` first."""
+        given = {name: getattr(self, name) for name in ("temperature", "top_p", "seed")}
+        return {"max_tokens": self.max_tokens} | {
+            name: value for name, value in given.items() if value is not None
+        }
+
+    def streams(self, prompt: Prompt) -> bool:
+        """Whether the answer to a prompt is asked for as a stream."""
+        unless = prompt.tools or not self.source.body_in_streams
+        return self.delivery == "stream" or (self.delivery == "auto" and not unless)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +76,22 @@ def write_request(prompt: Prompt, sampling: Sampling) -> Request:
     }
     if prompt.tools:
         body["tools"] = [json.loads(tool) for tool in prompt.tools]
-    body["max_tokens"] = sampling.max_tokens
-    for name in ("temperature", "top_p", "seed"):
-        if (value := getattr(sampling, name)) is not None:
-            body[name] = value
-    if sampling.delivery == "stream" or (sampling.delivery == "auto" and not prompt.tools):
-        body["stream"] = True
-        if sampling.source.counts_streams_if_asked:
-            body["stream_options"] = {"include_usage": True}
+    body |= sampling.limits() | _delivery(sampling, is_stream=sampling.streams(prompt))
     body |= json.loads(sampling.extra)
     try:
         text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return Request(text.encode())
     except ValueError as error:
         raise RecordError(FailureKind.INVALID_PROMPT, f"cannot be sent: {error}") from error
+
+
+def _delivery(sampling: Sampling, *, is_stream: bool) -> dict[str, Any]:
+    """What asks for the form of the answer, and for the token ids of those servers that have them.
+
+    A server that refuses both together streams without ids.
+    """
+    source = sampling.source
+    fields: dict[str, Any] = {"stream": True} if is_stream else {}
+    if is_stream and source.counts_streams_if_asked:
+        fields["stream_options"] = {"include_usage": True}
+    return fields if is_stream and not source.body_in_streams else fields | dict(source.body)

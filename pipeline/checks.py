@@ -1,0 +1,88 @@
+"""Flags that cannot be meant are refused before anything is done."""
+
+import argparse
+from urllib.parse import urlsplit
+
+from apache_beam.runners.runner import create_runner
+
+from transforms.failures import ConfigError
+from transforms.openrouter.open_store import GCS
+from transforms.openrouter.source import OPENROUTER, Source
+from transforms.write import FORMATS
+
+_HUGE = 10**9
+
+
+def check_flags(flags: argparse.Namespace, source: Source) -> None:
+    """Refuses values that cannot be meant.
+
+    Raises:
+        ConfigError: The first of them.
+    """
+    _check_numbers(flags)
+    _check_source(flags, source)
+    _check_url(flags.base_url or source.base_url or "")
+    _check_runner(flags.runner)
+    _check_places(flags.output, flags.store or "")
+
+
+def read_formats(names: str) -> tuple[str, ...]:
+    """The formats of `--formats`, each once.
+
+    Raises:
+        ConfigError: None, or one that there is not.
+    """
+    formats = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown or not formats:
+        raise ConfigError(f"--formats {names}: {unknown or 'none'}; choose of {', '.join(FORMATS)}")
+    return formats
+
+
+def _check_source(flags: argparse.Namespace, source: Source) -> None:
+    if not (flags.base_url or source.base_url):
+        raise ConfigError(f"--source {source.name}: say with --base_url where the server is")
+    if flags.max_cost_usd is not None and not source.tells_cost:
+        raise ConfigError(
+            f"--max_cost_usd: answers of --source {source.name} tell no cost; leave the flag out"
+        )
+
+
+def _check_places(output: str, store: str) -> None:
+    if "://" in output:
+        raise ConfigError(f"--output {output}: only local folders are supported yet")
+    if "://" in store and not store.startswith(GCS):
+        raise ConfigError(f"--store {store}: give a local folder or gs://BUCKET/PREFIX")
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no port
+        usable = False
+    if not usable:
+        raise ConfigError(f"--base_url {url}: not an address; give one as {OPENROUTER.base_url}")
+
+
+def _check_runner(runner: str) -> None:
+    try:
+        create_runner(runner)
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"--runner {runner}: {error}") from error
+
+
+def _check_numbers(flags: argparse.Namespace) -> None:
+    for name, most in (("temperature", 2), ("top_p", 1)):
+        value = getattr(flags, name)
+        if value is not None and not 0 <= value <= most:
+            raise ConfigError(f"--{name} {value}: a number from 0 to {most}")
+    for name in ("requests_per_minute", "max_cost_usd"):
+        value = getattr(flags, name)
+        if value is not None and not 0 < value < _HUGE:
+            raise ConfigError(f"--{name} {value}: a number above 0")
+    for name in ("max_in_flight", "max_tokens"):
+        if getattr(flags, name) < 1:
+            raise ConfigError(f"--{name} {getattr(flags, name)}: must be 1 or more")
+    if not 0 <= flags.max_bad_ratio <= 1:
+        raise ConfigError(f"--max_bad_ratio {flags.max_bad_ratio}: a share, from 0 to 1")

@@ -1,0 +1,116 @@
+"""What is checked and counted before the first request."""
+
+import contextlib
+import resource
+from collections.abc import Iterable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from pipeline.options import RunConfig
+from pipeline.output import refuse_foreign
+from pipeline.tally import spent_before
+from transforms.chat.habits_file import read_habits
+from transforms.chat.render import load_renderer
+from transforms.chat.tokens import load_tokenizer
+from transforms.failures import ConfigError, RecordError
+from transforms.openrouter.keys import resolve_key
+from transforms.openrouter.open_store import open_store
+from transforms.openrouter.projection import BYTES_PER_TOKEN
+from transforms.prompts.lines import read_lines
+from transforms.read_prompts import InputFile
+
+NO_RECORDS = "--input: the files hold not a single record"
+_DESCRIPTORS = 256
+"""File descriptors that are needed beside one a request."""
+
+
+def check_places(config: RunConfig) -> None:
+    """Refuses an output that is another's, or that would replace its own store.
+
+    Raises:
+        ConfigError: With the ways out.
+    """
+    _keep_apart(config.call.store, Path(config.output))
+    if config.job != "collect":
+        refuse_foreign(Path(config.output), config.identity(), overwrite=config.overwrite)
+
+
+def check_model(config: RunConfig) -> None:
+    """Loads what every worker will load.
+
+    Raises:
+        ConfigError: No such tokenizer, renderer or habits.
+    """
+    if config.habits is not None:
+        read_habits(Path(config.habits))
+    load_tokenizer(config.profile)
+    load_renderer(config.profile)
+
+
+def prepare(config: RunConfig) -> RunConfig:
+    """Everything that can be known before the first request, and what it adds to the calls.
+
+    Raises:
+        ConfigError: The run cannot start.
+    """
+    if config.job != "build":
+        resolve_key(config.call.wire.api_key)
+    check_model(config)
+    _check_descriptors(config.call.max_in_flight)
+    records, size = _measure(config.files)
+    if not records:
+        raise ConfigError(NO_RECORDS)
+    call = replace(
+        config.call,
+        spent_usd=_spent_usd(config) / config.processes,
+        prompts=-(-records // config.processes),
+        prompt_tokens=size // BYTES_PER_TOKEN // config.processes,
+    )
+    return replace(config, call=call)
+
+
+def _spent_usd(config: RunConfig) -> Decimal:
+    if config.call.max_cost_usd is None:
+        return Decimal(0)
+    with contextlib.closing(open_store(config.call.store)) as store:
+        return spent_before(store)
+
+
+def _measure(files: Iterable[InputFile]) -> tuple[int, int]:
+    """Records and bytes of files; one that cannot be read is one record, and will say so."""
+    records = size = 0
+    for file in files:
+        try:
+            with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as at:
+                for _, line in read_lines(at):
+                    records += 1
+                    size += len(line)
+        except RecordError:
+            records += 1
+    return records, size
+
+
+def _check_descriptors(in_flight: int) -> None:
+    """A request holds a file descriptor; 1,024 is a common limit of a shell."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = in_flight + _DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        if hard != resource.RLIM_INFINITY and hard < wanted:
+            raise ConfigError(
+                f"--max_in_flight: {in_flight} a process need {wanted} open files, {hard} are "
+                "allowed; ask for fewer, or raise the limit (ulimit -n)"
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _keep_apart(location: str, output: Path) -> None:
+    store = Path(location)
+    if "://" not in location and (store.is_relative_to(output) or output.is_relative_to(store)):
+        raise ConfigError(
+            f"--store {store}: publishing {output} would replace it; keep them apart "
+            f"(default {output}.store)"
+        )

@@ -1,0 +1,121 @@
+"""`--dry_run`: what a run would do and may cost. Sends no prompt, writes nothing."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from pipeline.options import RunConfig
+from pipeline.preparation import NO_RECORDS, check_model
+from transforms.call_openrouter import refuse_special_text
+from transforms.chat.render import render_prompt
+from transforms.failures import ConfigError, FailureKind, RecordError
+from transforms.openrouter.keys import NO_KEY, resolve_key
+from transforms.openrouter.preflight import Preflight, preflight
+from transforms.openrouter.projection import project
+from transforms.openrouter.sender import Sender, Wire
+from transforms.openrouter.wire import write_request
+from transforms.read_prompts import read_file
+from transforms.records import Prompt
+
+
+@dataclass(slots=True)
+class _Prompts:
+    """What the inputs hold; `refused` has the first of each code, as an example."""
+
+    asked: int = 0
+    tokens: int = 0
+    longest: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, code: str, source: str, detail: str) -> None:
+        self.refused[code] += 1
+        self.examples.setdefault(code, f"{source}: {detail}")
+
+
+def rehearse(config: RunConfig) -> int:
+    """Prints what would be asked, what is refused and why, whether the key is there, the cost.
+
+    Raises:
+        ConfigError: The run could not start.
+    """
+    check_model(config)
+    found = _read(config)
+    records = found.asked + found.refused.total()
+    if not records:
+        raise ConfigError(NO_RECORDS)
+    print(f"{records} records, {found.asked} prompts to ask")
+    for code, count in sorted(found.refused.items()):
+        print(f"refused: {count} {code}, the first {found.examples[code]}")
+    mean = found.tokens / found.asked if found.asked else 0
+    print(f"prompt tokens: {found.tokens}, {mean:.0f} a prompt, {found.longest} the longest")
+    _say_service(config, found)
+    return 0
+
+
+def _read(config: RunConfig) -> _Prompts:
+    found = _Prompts()
+    for read in _prompts(config):
+        if not isinstance(read, Prompt):
+            found.refuse(*read)
+            continue
+        try:
+            refuse_special_text(write_request(read, config.sampling).body.decode(), config.profile)
+            tokens = len(render_prompt(read, config.profile))
+        except RecordError as error:
+            found.refuse(error.kind, read.source, error.detail)
+            continue
+        found.asked += 1
+        found.tokens += tokens
+        found.longest = max(found.longest, tokens)
+    return found
+
+
+def _prompts(config: RunConfig) -> Iterator[Prompt | tuple[str, str, str]]:
+    """Each prompt once; what is none as its code, place and reason."""
+    seen: set[str] = set()
+    for file in config.files:
+        for read in read_file(file):
+            if not isinstance(read, Prompt):
+                yield read.kind, read.source, read.detail
+            elif read.id in seen:
+                yield FailureKind.DUPLICATE_ID, read.source, f"id {read.id} was read before"
+            else:
+                seen.add(read.id)
+                yield read
+
+
+def _say_service(config: RunConfig, found: _Prompts) -> None:
+    wire = _say_key(config.call.wire)
+    if not wire.source.has_catalogue:
+        print(f"cost: --source {wire.source.name} tells no prices")
+        return
+    told = asyncio.run(_ask(wire))
+    if told.stop is not None:
+        print(f"the run would stop: {told.stop}")
+    if told.prices is None:
+        print(f"cost: {wire.base_url} told no prices")
+        return
+    projection = project(told.prices, found.asked, found.tokens, wire.max_tokens)
+    print(f"cost: {projection.describe(config.call.max_cost_usd)}")
+
+
+def _say_key(wire: Wire) -> Wire:
+    """The same server, without the key if it cannot be read."""
+    try:
+        key = resolve_key(wire.api_key)
+    except ConfigError as error:
+        print(f"key: {error}")
+        return replace(wire, api_key=NO_KEY)
+    print(f"key: {wire.api_key} {'can be read' if key else '(the server asks for none)'}")
+    return wire
+
+
+async def _ask(wire: Wire) -> Preflight:
+    """Free calls alone."""
+    sender = Sender(wire)
+    try:
+        return await preflight(sender, wire)
+    finally:
+        await sender.close()

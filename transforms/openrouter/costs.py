@@ -1,0 +1,34 @@
+"""What a reply says that it cost."""
+
+import contextlib
+import json
+from decimal import Decimal
+from typing import Any
+
+
+def read_cost(usage: Any) -> Decimal | None:
+    """`usage.cost` in US dollars; absent, or no number that can be meant, is not zero."""
+    cost = usage.get("cost") if isinstance(usage, dict) else None
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not abs(cost) < _HUGE_USD:
+        return None
+    return Decimal(str(cost))
+
+
+def find_cost(body: bytes) -> Decimal | None:
+    """`read_cost` of the last usage in a reply, whole or a stream, without parsing the rest.
+
+    Unescaped quotes stand around keys alone: text that looks like it is not taken for it.
+    """
+    end = len(body)
+    while (at := body.rfind(_USAGE, 0, end)) >= 0:
+        value = body[at + len(_USAGE) :].lstrip(b" \t\r\n:")
+        if value.startswith(b"{"):
+            with contextlib.suppress(ValueError, RecursionError):
+                return read_cost(_DECODER.raw_decode(value.decode(errors="replace"))[0])
+        end = at
+    return None
+
+
+_HUGE_USD = 1e12
+_USAGE = b'"usage"'
+_DECODER = json.JSONDecoder()

@@ -1,0 +1,90 @@
+"""The kinds of servers: what differs between them is an entry here, never a branch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A kind of server.
+
+    Attributes:
+        about: What it is, in a few words.
+        base_url: Where it is unless something else is said; `None`: it must be said.
+        api_key: Reference of its key unless something else is said.
+        names_model: Its answers carry the model that was asked for.
+        names_provider: Its answers say who made them; others are their own provider.
+        has_catalogue: It tells of models, hosts, prices and keys on paths of its own, and chooses
+            hosts by the `provider` object of a request.
+        tells_cost: `usage.cost` may be in its answers.
+        pads: Something comes every few seconds while it generates: silence means it is gone.
+        headers: Sent with every request.
+        body: Fields of every request: they ask for the ids that the server sampled.
+        body_in_streams: False: a stream with these fields is refused.
+        thinking: Where a request switches thinking on or off: an object of the body, and its key.
+        counts_streams_if_asked: Its streams carry usage only with `stream_options`.
+    """
+
+    name: str
+    about: str
+    base_url: str | None
+    api_key: str = "none"
+    names_model: bool = False
+    names_provider: bool = False
+    has_catalogue: bool = False
+    tells_cost: bool = True
+    pads: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+    body: tuple[tuple[str, Any], ...] = ()
+    body_in_streams: bool = True
+    thinking: tuple[str, str] = ("reasoning", "enabled")
+    counts_streams_if_asked: bool = True
+
+
+OPENROUTER = Source(
+    name="openrouter",
+    about="answers must name the asked model and a provider",
+    base_url="https://openrouter.ai/api/v1",
+    api_key="env:OPENROUTER_API_KEY",
+    names_model=True,
+    names_provider=True,
+    has_catalogue=True,
+    pads=True,
+    # Not X-OpenRouter-Cache: a hit is free, but its usage is all zero, and without a count
+    # its ids cannot be proved (measured against the simulator after a kill).
+    headers=(("X-OpenRouter-Metadata", "enabled"),),
+    counts_streams_if_asked=False,
+)
+# An engine serves one model, and calls it by the first of its names (vLLM) or by whatever was asked
+# (SGLang): the name in an answer says nothing. A name that vLLM does not know is a 404.
+VLLM = Source(
+    name="vllm",
+    about="asks vLLM for the token ids",
+    base_url="http://127.0.0.1:8000/v1",
+    tells_cost=False,
+    body=(("return_token_ids", True),),
+    thinking=("chat_template_kwargs", "thinking"),
+)
+SGLANG = Source(
+    name="sglang",
+    about="asks SGLang for the token ids, which it gives with whole answers only",
+    base_url="http://127.0.0.1:30000/v1",
+    tells_cost=False,
+    # Releases before `return_token_ids` (sglang PR 30917) give the ids in `meta_info`, beside the
+    # logprobs; a field that a release does not know is ignored.
+    body=(
+        ("return_token_ids", True),
+        ("return_prompt_token_ids", True),
+        ("return_meta_info", True),
+        ("logprobs", True),
+    ),
+    body_in_streams=False,
+    thinking=("chat_template_kwargs", "thinking"),
+)
+OPENAI = Source(
+    name="openai",
+    about="any server of that API; it is its own provider",
+    base_url=None,
+    api_key="env:OPENAI_API_KEY",
+)
+SOURCES = {source.name: source for source in (OPENROUTER, VLLM, SGLANG, OPENAI)}

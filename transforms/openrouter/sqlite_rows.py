@@ -1,0 +1,92 @@
+"""The tables of the SQLite store, and an attempt as their rows."""
+
+import json
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+import zstandard
+
+from transforms.openrouter.costs import find_cost
+from transforms.openrouter.store import Attempt
+
+ATTEMPTS = """
+create table if not exists attempts(
+    request_sha256 blob not null,
+    attempt integer not null,
+    run_id text not null,
+    status integer,
+    error text,
+    headers text not null,
+    body blob not null,
+    started_at real not null,
+    first_at real,
+    last_at real,
+    ended_at real not null,
+    primary key(request_sha256, attempt)
+) without rowid
+"""
+INSERT = """
+insert into attempts
+select :request, coalesce(max(attempt), 0) + 1, :run_id, :status, :error, :headers, :body,
+       :started_at, :first_at, :last_at, :ended_at
+from attempts where request_sha256 = :request
+"""
+SPENT = """
+create table if not exists spent(
+    run_id text not null primary key,
+    attempts integer not null,
+    cost_usd real not null
+) without rowid
+"""
+"""What the attempts of each run cost by their own account: to add it up from 100,000 streams takes
+minutes. Stores of earlier releases have attempts that are not counted here."""
+SPEND = """
+insert into spent values(:run_id, 1, :cost_usd)
+on conflict do update set attempts = attempts + 1, cost_usd = cost_usd + excluded.cost_usd
+"""
+COLUMNS = (
+    "request_sha256, attempt, run_id, status, error, headers, body, started_at, first_at, last_at, "
+    "ended_at"
+)
+
+
+def write_row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str, object]:
+    """Parameters of `INSERT` and `SPEND`."""
+    return {
+        "request": bytes.fromhex(attempt.request_sha256),
+        "run_id": attempt.run_id,
+        "status": attempt.status,
+        "error": attempt.error,
+        "headers": json.dumps(attempt.headers),
+        "body": compress(attempt.body),
+        "started_at": attempt.started_at,
+        "first_at": attempt.first_at,
+        "last_at": attempt.last_at,
+        "ended_at": attempt.ended_at,
+        "cost_usd": _cost_of(attempt),
+    }
+
+
+def _cost_of(attempt: Attempt) -> float:
+    """An error is not paid for; a body that was cut tells nothing."""
+    is_error = attempt.error is not None or (attempt.status or 0) >= HTTPStatus.BAD_REQUEST
+    return float((None if is_error else find_cost(attempt.body)) or 0)
+
+
+def read_row(row: tuple[Any, ...]) -> Attempt:
+    """The attempt of a row of `COLUMNS`."""
+    request, number, run_id, status, error, headers, body, *times = row
+    return Attempt(
+        request_sha256=request.hex(),
+        number=number,
+        run_id=run_id,
+        status=status,
+        error=error,
+        headers=tuple((name, value) for name, value in json.loads(headers)),
+        body=zstandard.decompress(body),
+        started_at=times[0],
+        first_at=times[1],
+        last_at=times[2],
+        ended_at=times[3],
+    )
