@@ -69,14 +69,14 @@ def test_it_stops_with_one_sentence_and_nothing_is_sent(
 
 
 def test_an_output_can_be_built_again_after_the_model_is_gone(tmp_path: Path) -> None:
-    write_prompts(tmp_path, example_prompts(40))
+    write_prompts(tmp_path, example_prompts(120))
     with serve_simulator() as server:
         assert run_pipeline(tmp_path, server.base_url).returncode == 0
     retired = scenario(tmp_path, 'expiration_date: "2026-01-31"')
     with serve_simulator("--scenario", retired) as server:
         assert run_pipeline(tmp_path, server.base_url).returncode == 0
     told: dict[str, Any] = summary(tmp_path / "out")
-    assert (told["good"], told["requests_sent"]) == (40, 0)
+    assert (told["good"], told["requests_sent"]) == (120, 0)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from transforms.chat.profile import ModelProfile
 from transforms.chat.rejects import find_rejects, is_truncated
 from transforms.chat.render import render_prompt
 from transforms.chat.settings import thinking_is_off
+from transforms.chat.special_tokens import is_prompt_counted
 from transforms.chat.views import Asked
 from transforms.codes import Flag
 from transforms.failures import FailureKind, RecordError, Stage
@@ -53,11 +54,9 @@ def reconstruct(exchange: Exchange, profile: ModelProfile, habits: Habits) -> Re
 
 
 def _prompt_flags(exchange: Exchange, habit: Habit) -> tuple[Flag, ...]:
-    usage = exchange.completion.usage
-    offset = habit.offset_of_prompt(tools=bool(exchange.prompt.tools))
-    is_counted = usage is not None and usage.prompt_tokens is not None and offset is not None
     is_told = exchange.completion.prompt_token_ids is not None
-    return () if is_counted or is_told else (Flag.PROMPT_UNVERIFIED,)
+    is_known = is_told or is_prompt_counted(exchange, habit)
+    return () if is_known else (Flag.PROMPT_UNVERIFIED,)
 
 
 def _prompt_ids(exchange: Exchange, profile: ModelProfile, habit: Habit) -> tuple[int, ...]:

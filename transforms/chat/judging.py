@@ -11,8 +11,10 @@ from transforms.chat.habits import Blanks, Habit
 from transforms.chat.learning import Learned
 from transforms.chat.profile import ModelProfile, special_literals
 from transforms.chat.settings import read_settings, thinking_is_off
+from transforms.chat.special_tokens import is_prompt_counted
 from transforms.chat.statistic import texts_of
 from transforms.chat.tokens import load_tokenizer
+from transforms.chat.views import Asked
 from transforms.codes import Evidence, IssueCode, Repair
 from transforms.records import Exchange, Issue, Rendering, ToolCall
 
@@ -37,12 +39,33 @@ def judge_candidates(rendering: Rendering, profile: ModelProfile, learned: Learn
     proof = prove(rendering.candidates, rendering.exchange, profile, habit)
     chosen = proof.fits[0] if proof.fits else proof.nearest
     issues = (
+        *_missing_thought(proof, Asked(rendering.exchange, profile, habit)),
         *_special_text(chosen, profile, fits=bool(proof.fits)),
         *_count(proof, rendering.exchange, habit),
         *_blanks(chosen, proof.evidence, profile, habit),
         *_unknown(chosen, proof, learned, rendering.exchange),
     )
     return Judged(chosen, proof.evidence, proof.residual, tuple(issues))
+
+
+def _missing_thought(proof: Proof, asked: Asked) -> Iterator[Issue]:
+    """No field gives a thought: a stream cannot show an empty one.
+
+    Ids tell whether it was, and so does a stream of single tokens; else a fitting count with a
+    prompt that was counted as one that opens a thought: it is one token longer where the thought is
+    closed in it.
+    """
+    completion = asked.exchange.completion
+    repaired = Repair.THINK_END_IN_CONTENT in proof.nearest.candidate.repairs
+    if not asked.thinks or completion.message.reasoning is not None or repaired:
+        return
+    if proof.evidence not in _EXACT and not (
+        completion.chunks and proof.fits and is_prompt_counted(asked.exchange, asked.habit)
+    ):
+        yield Issue(IssueCode.REASONING_MISSING, "no field gives a thought, not an empty one")
+
+
+_EXACT = frozenset({Evidence.A1, Evidence.A2, Evidence.A3})
 
 
 def _special_text(chosen: Encoded, profile: ModelProfile, *, fits: bool) -> Iterator[Issue]:

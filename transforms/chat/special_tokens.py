@@ -4,7 +4,7 @@ from transforms.chat.habits import Habit
 from transforms.chat.profile import ModelProfile, all_special_ids
 from transforms.chat.settings import thinking_is_off
 from transforms.codes import IssueCode
-from transforms.records import Issue, Sample
+from transforms.records import Exchange, Issue, Sample
 
 
 def find_issues(sample: Sample, profile: ModelProfile, habit: Habit) -> tuple[Issue, ...]:
@@ -15,6 +15,13 @@ def find_issues(sample: Sample, profile: ModelProfile, habit: Habit) -> tuple[Is
         *_prefill_issues(sample, profile, habit),
         *_marker_issues(sample, profile),
     )
+
+
+def is_prompt_counted(exchange: Exchange, habit: Habit) -> bool:
+    """Whether the host's count of the prompt is there, and what it means is known."""
+    usage = exchange.completion.usage
+    offset = habit.offset_of_prompt(tools=bool(exchange.prompt.tools))
+    return usage is not None and usage.prompt_tokens is not None and offset is not None
 
 
 def _prompt_issues(sample: Sample, habit: Habit) -> tuple[Issue, ...]:

@@ -11,7 +11,7 @@ from transforms.openrouter.source import OPENROUTER, Source
 from transforms.records import Prompt
 
 DELIVERIES = ("auto", "whole", "stream")
-DEFAULT_DELIVERY = "whole"
+DEFAULT_DELIVERY = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
