@@ -1,6 +1,7 @@
 """AsText: samples as text, only where the text gives the same ids again."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import apache_beam as beam
 import msgspec
@@ -23,7 +24,7 @@ class AsTextFn(beam.DoFn):
         self._profile = profile
         self._formats = formats
 
-    def process(self, verdict: Verdict) -> Iterator[TaggedOutput]:
+    def process(self, verdict: Verdict) -> Iterator[Any]:
         row = as_text(verdict.sample, self._profile)
         for name in self._formats:
             make = FORMATS[name].text

@@ -67,8 +67,11 @@ def count_arrow(path: Path) -> int:
     Raises:
         ValueError: The file is cut.
     """
-    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as batches:
-        return sum(batch.num_rows for batch in batches)
+    try:
+        with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as batches:
+            return sum(batch.num_rows for batch in batches)
+    except OSError as error:
+        raise ValueError(f"{path.name}: {error}") from error
 
 
 def describe_arrow(folder: Path, parts: Iterable[Path]) -> None:
