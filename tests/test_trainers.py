@@ -1,8 +1,7 @@
 """Trainers' own readers open an output: ids equal to ours on every row, masks of their dialect.
 
 Slow: the readers want torch (5 GB); `make test-slow` puts them into a Python of their own.
-TorchSpec and Model-Optimizer have no such test: PyPI has a placeholder of the first, and what reads
-data in the second wants a template that its own scripts make.
+TorchSpec is not among them: PyPI has a placeholder of that name.
 """
 
 import json
@@ -77,6 +76,7 @@ def read(tmp_path: Path, simulator: Server, tokenizer: Path) -> Callable[[str], 
         ("speculators", "speculators"),
         ("speculators_arrow", "speculators"),
         ("nemo", "nemo"),
+        ("modelopt", "exact"),
     ],
 )
 def test_ids_and_masks_are_ours(

@@ -92,6 +92,26 @@ def nemo(output: Path, tokenizer: Path) -> Iterator[Row]:
         yield list(rows[number]["input_ids"]), list(rows[number]["loss_mask"])
 
 
+def modelopt(output: Path, tokenizer: Path) -> Iterator[Row]:
+    from modelopt.torch.utils.plugins.transformers_dataset import LanguageDataCollator
+
+    folder = output / "messages"
+    template = (folder / "chat_template_generation.jinja").read_text("utf-8")
+    collate = LanguageDataCollator(
+        _load(tokenizer),
+        train_len=2000,
+        chat_template=template,
+        answer_only_loss=True,
+        shift_labels=False,
+        return_labels=True,
+    )
+    for line in _lines(folder):
+        batch = collate([json.loads(line)])
+        kept = batch["attention_mask"][0].bool()
+        labels = batch["labels"][0][kept]
+        yield batch["input_ids"][0][kept].tolist(), (labels >= 0).int().tolist()
+
+
 def maps(output: Path, _tokenizer: Path) -> Iterator[Row]:
     """Frequencies, then `d2t` and `t2d` of each trainer, as pairs of lists."""
     import torch
@@ -122,7 +142,7 @@ def _load(folder: Path) -> Any:
 
 READERS: dict[str, Callable[[Path, Path], Iterator[Row]]] = {
     reader.__name__: reader
-    for reader in (specforge, specforge_text, speculators, speculators_arrow, nemo, maps)
+    for reader in (specforge, specforge_text, speculators, speculators_arrow, nemo, modelopt, maps)
 }
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from transforms.encoding.json_lines import JsonRows, count_lines
 from transforms.encoding.loss_mask import Masking
 from transforms.encoding.parquet import ParquetRows, count_parquet
 from transforms.encoding.texts import (
+    MARKED_PASSTHROUGH,
     PASSTHROUGH,
     TORCHSPEC_MARKERS,
     TextRow,
@@ -61,6 +62,7 @@ class Format:
 
 def _write_passthrough(folder: Path, _parts: list[Path]) -> None:
     (folder / "chat_template.jinja").write_text(PASSTHROUGH, "utf-8")
+    (folder / "chat_template_generation.jinja").write_text(MARKED_PASSTHROUGH, "utf-8")
 
 
 FORMATS: Mapping[str, Format] = {
@@ -114,7 +116,7 @@ FORMATS: Mapping[str, Format] = {
         count=count_lines,
         text=to_messages,
         describe=_write_passthrough,
-        loads="NeMo Automodel, Model-Optimizer, with `messages/chat_template.jinja`",
+        loads="NeMo Automodel, Model-Optimizer, with a chat template beside it",
     ),
 }
 SELF_TOLD = ("parquet", "tfrecord", "jsonl")

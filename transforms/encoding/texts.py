@@ -6,6 +6,12 @@ from typing import Any
 
 PASSTHROUGH = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 """A chat template that adds nothing: what `messages` is to be rendered with."""
+MARKED_PASSTHROUGH = (
+    "{% for message in messages %}{% if message['role'] == 'assistant' %}"
+    "{% generation %}{{ message['content'] }}{% endgeneration %}"
+    "{% else %}{{ message['content'] }}{% endif %}{% endfor %}"
+)
+"""The same with the tags that Model-Optimizer masks by; they take a fast tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
