@@ -2,9 +2,10 @@
 
 A slow start doubles each round while nothing is refused for load; after a refusal it is one more
 for as many successes as the limit. (Doubling to half of the ceiling and one more a round from there
-takes 1,500 rounds of 10 s to 3,000 in flight.) On refusals for load (`refusals.py`) the limit is cut, at most once a cool-down, and only
-by a request that was admitted under the current limit: otherwise one burst of refusals takes it to
-one. Calls that are stuck (`latency.py`) say nothing of load: they count against the ceiling alone.
+takes 1,500 rounds of 10 s to 3,000 in flight.) On refusals for load (`refusals.py`) the limit is
+cut, at most once a cool-down, and only by a request that was admitted under the current limit:
+otherwise one burst of refusals takes it to one. Calls that are stuck (`latency.py`) say nothing of
+load: they count against the ceiling alone.
 """
 
 import asyncio
