@@ -219,7 +219,8 @@ def _forms(
     """What ids look like, whether their index goes on, whether keys are in another order."""
     native = [re.fullmatch(tools.id_pattern, call.id or "") for call in calls]
     bare = all(re.fullmatch(r"[^:]+:[0-9]+", call.id or "") for call in calls)
-    yield ("ids", "native" if all(native) else "bare" if bare else "other"), 1
+    lost = not all(call.id for call in calls)
+    yield ("ids", "native" if all(native) else "bare" if bare else "lost" if lost else "other"), 1
     first = calls_before(exchange.prompt)
     if first and all(native):
         goes_on = [m["index"] for m in native if m] == [str(first + n) for n in range(len(native))]
