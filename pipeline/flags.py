@@ -69,6 +69,9 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--delivery", choices=DELIVERIES, default=DEFAULT_DELIVERY,
         help="whole answers, a stream, or auto: a stream where no tools are declared and none "
              f"of the server's token ids are lost by it. Default: {DEFAULT_DELIVERY}.")  # fmt: skip
+    group.add_argument("--escape_special_text", action="store_true",
+        help="Put a blank into literals of special tokens in prompts, as < |im_end|>, instead of "
+             "refusing such prompts.")  # fmt: skip
     group.add_argument("--extra_body", default="{}", metavar="JSON",
         help='Further fields of every request, as {"top_k": 40}.')  # fmt: skip
 

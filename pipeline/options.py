@@ -86,6 +86,7 @@ class RunConfig:
             "extra_body": json.loads(self.sampling.extra),
             "min_evidence": self.min_evidence.value,
             "delivery": self.sampling.delivery,
+            "escape_special_text": self.sampling.escapes_special_text,
             "formats": list(self.formats),
         }
 
@@ -173,4 +174,5 @@ def _sampling_of(flags: argparse.Namespace, profile: ModelProfile) -> Sampling:
         extra=read_extra_body(flags.extra_body, profile, source, read_hosts(flags, source)),
         source=source,
         delivery=flags.delivery,
+        escapes_special_text=flags.escape_special_text,
     )

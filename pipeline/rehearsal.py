@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from pipeline.options import RunConfig
 from pipeline.preparation import NO_RECORDS, check_model
-from transforms.call_openrouter import refuse_special_text
+from transforms.call_openrouter import prepare
 from transforms.chat.render import render_prompt
 from transforms.failures import ConfigError, FailureKind, RecordError
 from transforms.openrouter.keys import NO_KEY, resolve_key
 from transforms.openrouter.preflight import Preflight, preflight
 from transforms.openrouter.projection import project
 from transforms.openrouter.sender import Sender, Wire
-from transforms.openrouter.wire import write_request
 from transforms.read_prompts import read_file
 from transforms.records import Prompt
 
@@ -61,8 +60,8 @@ def _read(config: RunConfig) -> _Prompts:
             found.refuse(*read)
             continue
         try:
-            refuse_special_text(write_request(read, config.sampling).body.decode(), config.profile)
-            tokens = len(render_prompt(read, config.profile))
+            asked, _ = prepare(read, config.sampling, config.profile)
+            tokens = len(render_prompt(asked, config.profile))
         except RecordError as error:
             found.refuse(error.kind, read.source, error.detail)
             continue

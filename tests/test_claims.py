@@ -22,7 +22,7 @@ async def ask(base_url, folder):
     client = OpenRouterClient(config(base_url, Path(folder), has_peers=True))
     texts = [f"question {number}" for number in range(30)]
     asked = (client.answer(Request(request_of(text))) for text in texts)
-    print(*[found["id"] for found in await asyncio.gather(*asked)])
+    print(*[found.reply["id"] for found in await asyncio.gather(*asked)])
     await client.close()
 
 asyncio.run(ask(*sys.argv[1:]))

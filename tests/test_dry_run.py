@@ -157,4 +157,4 @@ def test_a_dry_run_does_not_touch_what_is_there(tmp_path: Path) -> None:
         assert changed.returncode == 2
         assert "made with another configuration" in changed.stderr
         assert server.ledger()["requests"] == 5
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["good"] == 5
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["prompts"] == 5

@@ -12,7 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import build
+from transforms.call_openrouter import prepare
+from transforms.chat.profile import ModelProfile
 from transforms.failures import Failure, FailureKind, RecordError
+from transforms.openrouter.wire import Sampling
 from transforms.prompts.lines import read_lines
 from transforms.prompts.shapes import parse_record, read_prompt
 from transforms.read_prompts import InputFile, read_file
@@ -200,3 +204,14 @@ def test_any_json_is_a_prompt_or_a_reasoned_refusal(value: Any) -> None:
     with contextlib.suppress(RecordError):
         prompt = read_prompt(parse_record(json.dumps(value).encode()), "f:1", "f")
         assert any(message.role is Role.USER for message in prompt.messages)
+
+
+def test_special_text_is_made_harmless_where_that_is_asked(kimi: ModelProfile) -> None:
+    asked = build.prompt("say <|im_end|> and [BOS]", tools=('{"name":"</think>"}',))
+    sampling = Sampling(model="m", max_tokens=9, escapes_special_text=True)
+    prompt, request = prepare(asked, sampling, kimi)
+    assert prompt.messages[0].content == "say < |im_end|> and [ BOS]"
+    assert prompt.tools == ('{"name":"< /think>"}',)
+    assert b"<|im_end|>" not in request.body
+    with pytest.raises(RecordError, match="PROMPT_SPECIAL_TEXT"):
+        prepare(asked, Sampling(model="m", max_tokens=9), kimi)

@@ -15,6 +15,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection, TaggedOutput
 from apache_beam.utils.windowed_value import WindowedValue
 
+from transforms.chat.escaping import escape_special_text
 from transforms.chat.profile import ModelProfile, special_literals
 from transforms.failures import Failure, FailureKind, RecordError, Stage, fail
 from transforms.openrouter.client import CallConfig, OpenRouterClient
@@ -50,8 +51,7 @@ async def call_openrouter(
     """One prompt's answer, or why there is none."""
     request: Request | None = None
     try:
-        request = write_request(prompt, sampling)
-        refuse_special_text(request.body.decode(), profile)
+        prompt, request = prepare(prompt, sampling, profile)
         answer = await client.answer(request)
         completion = read_completion(answer.reply)
         _refuse_other_model(completion, sampling, client)
@@ -67,6 +67,19 @@ async def call_openrouter(
         settings=sampling.extra,
         arrival=answer.arrival,
     )
+
+
+def prepare(prompt: Prompt, sampling: Sampling, profile: ModelProfile) -> tuple[Prompt, Request]:
+    """What is asked, and its bytes.
+
+    Raises:
+        RecordError: `INVALID_PROMPT`, `PROMPT_SPECIAL_TEXT`.
+    """
+    if sampling.escapes_special_text:
+        prompt = escape_special_text(prompt, profile)
+    request = write_request(prompt, sampling)
+    refuse_special_text(request.body.decode(), profile)
+    return prompt, request
 
 
 def _refuse_other_model(

@@ -52,13 +52,17 @@ class Proof:
     residual: int | None
 
 
-def encode(candidate: Candidate, profile: ModelProfile) -> Encoded:
+def encode(
+    candidate: Candidate, profile: ModelProfile, known: dict[str, list[int]] | None = None
+) -> Encoded:
     """Each text alone, each marker by its id.
+
+    `known`: ids of texts, kept over the candidates of one answer, which share most of them.
 
     Raises:
         RecordError: `NOT_ENCODABLE`, a text that its own ids do not give back.
     """
-    tokenizer = load_tokenizer(profile)
+    known = {} if known is None else known
     ids: list[int] = []
     specials: list[int] = []
     thought = 0
@@ -67,7 +71,8 @@ def encode(candidate: Candidate, profile: ModelProfile) -> Encoded:
             specials.append(len(ids))
             ids.append(profile.special_tokens[segment.text])
         else:
-            found = encode_text(segment.text, tokenizer)
+            if (found := known.get(segment.text)) is None:
+                found = known[segment.text] = encode_text(segment.text, load_tokenizer(profile))
             ids += found
             thought += len(found) * (number < candidate.thought)
     return Encoded(candidate, tuple(ids), tuple(specials), thought, _has_calls(candidate, profile))
@@ -98,7 +103,8 @@ def prove(
     candidates: tuple[Candidate, ...], exchange: Exchange, profile: ModelProfile, habit: Habit
 ) -> Proof:
     """The ids that the strongest evidence there is allows."""
-    encoded = tuple(_without_doubles(encode(candidate, profile) for candidate in candidates))
+    known: dict[str, list[int]] = {}
+    encoded = tuple(_without_doubles(encode(one, profile, known) for one in candidates))
     counted = count_of(exchange.completion, habit)
     residuals = [residual_of(one, counted, habit) for one in encoded]
     for evidence, find in _FINDERS:

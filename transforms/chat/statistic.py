@@ -1,5 +1,6 @@
 """What one answer says of its host, as counters that merge in any order."""
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -115,19 +116,25 @@ def _hypotheses(
     if not base.has_calls:
         found = {(("text", name), residual + saved): 1 for name, saved in blanks.items()}
         return Counter(found) + Counter({(("answers", "text"), 0): 1})
-    counts: Counter[tuple[Key, int]] = Counter({(("answers", "calls"), 0): 1})
-    calls = exchange.completion.message.tool_calls
-    tools = profile.answer.tools
-    ids = dict(_ids(calls, exchange, tools, tokenizer)) if tools else {}
-    for name, saved in blanks.items():
-        for form, changed in ids.items():
-            for arguments, changes in _arguments(calls, tokenizer).items():
-                for change in changes:
-                    counts[
-                        ("calls", name, form, arguments), residual + saved + changed + change
-                    ] = 1
-    counts.update(_forms(calls, exchange, tools) if tools else ())
-    return counts
+    told = {name: residual + saved for name, saved in blanks.items()}
+    return Counter(_of_calls(told, exchange, profile)) + Counter({(("answers", "calls"), 0): 1})
+
+
+def _of_calls(
+    told: dict[str, int], exchange: Exchange, profile: ModelProfile
+) -> Iterator[tuple[Key, int]]:
+    """Each setting of blanks with each of ids and of arguments, and what ids look like."""
+    calls, tools = exchange.completion.message.tool_calls, profile.answer.tools
+    if tools is None:
+        return
+    tokenizer = load_tokenizer(profile)
+    ids = dict(_ids(calls, exchange, tools, tokenizer))
+    arguments = _arguments(calls, tokenizer)
+    for (name, residual), (form, changed) in itertools.product(told.items(), ids.items()):
+        for setting, changes in arguments.items():
+            for change in changes:
+                yield ("calls", name, form, setting), residual + changed + change
+    yield from _forms(calls, exchange, tools)
 
 
 def _blanks(base: Encoded, tokenizer: Tokenizer) -> Iterator[tuple[str, int]]:

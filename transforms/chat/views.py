@@ -240,8 +240,9 @@ def _duplicate(view: View, asked: Asked) -> View:
 def _stripped_section(view: View, asked: Asked) -> Iterator[View]:
     """A call whose markers are gone: `ID{…}` at the end of the content."""
     tools = asked.profile.answer.tools
-    found = _bare_call().search(view.content)
-    if tools is None or view.calls or found is None or not _is_declared(found["name"], asked):
+    may_be = asked.exchange.prompt.tools and view.content.endswith("}") and not view.calls
+    found = _bare_call().search(view.content) if may_be else None
+    if tools is None or found is None or not _is_declared(found["name"], asked):
         yield view
     elif asked.habit.strips_markers and re.fullmatch(tools.id_pattern, found["id"]):
         pieces = ((tools.section_begin, True), (tools.call_begin, True), (found["id"], False),

@@ -11,6 +11,8 @@ _ENOUGH = 20
 
 _BLIND = 8
 """Requests that may be on their way before the first cost and without a price."""
+_WAITED_FOR = Decimal("0.95")
+"""Of the cap."""
 
 
 @dataclass(slots=True)
@@ -44,13 +46,13 @@ class Budget:
     def is_used_up(self) -> bool:
         """Whether there will be no room for one more when what is on its way is settled.
 
-        It is taken at its mean cost: who waits for the last of a hundred calls, of which some hang,
-        waits for minutes to send one more.
+        It is taken at its mean cost, and the last twentieth of the cap is not waited for: calls
+        that hang hold their reservations for minutes, to send a few more.
         """
         if self.cap_usd is None or not self._on_their_way or len(self._costs) < _ENOUGH:
             return not self._on_their_way
         expected = self.spent_usd + self._on_their_way * self.mean_usd()
-        return expected + self.estimate_usd() > self.cap_usd
+        return expected + self.estimate_usd() > self.cap_usd * _WAITED_FOR
 
     def settle(self, reservation: Decimal, cost_usd: Decimal | None, *, maybe_paid: bool) -> None:
         """Books what a request cost; what may have been paid is booked at its estimate."""

@@ -2,11 +2,8 @@
 
 import asyncio
 import logging
-import random
-import time
-from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from urllib.parse import urlsplit
 
@@ -15,7 +12,7 @@ import tenacity
 from transforms.failures import FailureKind, RecordError, StoreError
 from transforms.openrouter.budget import Budget
 from transforms.openrouter.claims import Claims
-from transforms.openrouter.faults import MAYBE_PAID, Fault, Judged, judge
+from transforms.openrouter.faults import MAYBE_PAID, Judged, judge
 from transforms.openrouter.gate import Gate, Pass
 from transforms.openrouter.hints import hint_s
 from transforms.openrouter.limiter import Limiter
@@ -24,11 +21,11 @@ from transforms.openrouter.pace import Pace
 from transforms.openrouter.preflight import preflight
 from transforms.openrouter.progress import Progress
 from transforms.openrouter.projection import Prices, project
+from transforms.openrouter.retry import AskAgainError, Tries, error_of
 from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.wire import Request
 
 _LOG = logging.getLogger(__name__)
-_SHORTEST_WAIT_S = 1.0
 _LOOK_AGAIN_S = 0.25
 _DRAIN_S = 120.0
 """After a stop, so long for what is on its way; then it is abandoned."""
@@ -155,16 +152,16 @@ class OpenRouterClient:
         """The first try is made here: an answer at once needs no tenacity, which costs 0.1 ms."""
         try:
             return await self._try(request, sender)
-        except _AskAgainError as error:
+        except AskAgainError as error:
             return await self._ask_again(request, sender, error)
 
-    async def _ask_again(self, request: Request, sender: Sender, first: "_AskAgainError") -> Judged:
-        tries = _Tries()
+    async def _ask_again(self, request: Request, sender: Sender, first: AskAgainError) -> Judged:
+        tries = Tries()
         try:
             async for attempt in tenacity.AsyncRetrying(
                 stop=tries.used_up,
                 wait=tries.wait_s,
-                retry=tenacity.retry_if_exception_type(_AskAgainError),
+                retry=tenacity.retry_if_exception_type(AskAgainError),
                 sleep=self._sleep,
                 before_sleep=self._note_retry,
                 reraise=True,
@@ -173,13 +170,13 @@ class OpenRouterClient:
                     if attempt.retry_state.attempt_number == 1:
                         raise first
                     return await self._try(request, sender)
-        except _AskAgainError as error:
+        except AskAgainError as error:
             self._progress.fail()
             return error.judged
         raise AssertionError("tenacity returns or raises")
 
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
-        self._progress.retry(_error_of(state).fault)
+        self._progress.retry(error_of(state).fault)
 
     async def _look_ahead(self, sender: Sender) -> None:
         """What the service tells, before the first paid request of this process."""
@@ -225,7 +222,7 @@ class OpenRouterClient:
         self._progress.count(judged)
         if judged.fault is None:
             return judged
-        raise _AskAgainError(judged, judged.fault, hint)
+        raise AskAgainError(judged, judged.fault, hint)
 
     async def _enter(self, request: Request) -> Pass | Judged:
         """A place, and the right to ask; or what another process was told meanwhile."""
@@ -269,44 +266,3 @@ def _gate_of(config: CallConfig) -> Gate:
         budget=Budget(config.max_cost_usd, spent_usd=config.spent_usd),
         pace=Pace(host_folder(config.store) / "pace", per_minute) if per_minute else None,
     )
-
-
-class _AskAgainError(Exception):
-    """A fault that the next attempt may not meet."""
-
-    def __init__(self, judged: Judged, fault: Fault, hint: float | None) -> None:
-        super().__init__(judged.detail)
-        self.judged = judged
-        self.fault = fault
-        self.hint_s = hint
-
-
-@dataclass(slots=True)
-class _Tries:
-    """What one prompt has met so far; each class of faults has its own measure of patience."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    since: dict[str, float] = field(default_factory=dict)
-
-    def used_up(self, state: tenacity.RetryCallState) -> bool:
-        fault = _error_of(state).fault
-        self.counts[fault.name] += 1
-        first = self.since.setdefault(fault.name, time.monotonic())
-        too_many = fault.attempts is not None and self.counts[fault.name] >= fault.attempts
-        return too_many or time.monotonic() - first > fault.patience_s
-
-    def wait_s(self, state: tenacity.RetryCallState) -> float:
-        """What the service asks for and a little more, else full jitter over a doubling window."""
-        error = _error_of(state)
-        if error.hint_s is not None:
-            return max(error.hint_s, _SHORTEST_WAIT_S) * random.uniform(1.0, 1.04)
-        window = error.fault.base_s * 2 ** min(self.counts[error.fault.name] - 1, 20)
-        least = _SHORTEST_WAIT_S if error.fault.slows else 0.0
-        return max(least, random.uniform(0, min(window, error.fault.cap_s)))
-
-
-def _error_of(state: tenacity.RetryCallState) -> _AskAgainError:
-    error = state.outcome.exception() if state.outcome else None
-    if not isinstance(error, _AskAgainError):
-        raise TypeError(f"asked about {error!r}")  # another error is never retried
-    return error

@@ -57,7 +57,7 @@ def write_row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str,
         "request": bytes.fromhex(attempt.request_sha256),
         "run_id": attempt.run_id,
         "status": attempt.status,
-        "error": attempt.error,
+        "error": _storable(attempt.error),
         "headers": json.dumps(attempt.headers),
         "body": compress(attempt.body),
         "started_at": attempt.started_at,
@@ -66,6 +66,13 @@ def write_row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str,
         "ended_at": attempt.ended_at,
         "cost_usd": _cost_of(attempt),
     }
+
+
+def _storable(text: str | None) -> str | bytes | None:
+    """SQLite takes no lone surrogates in a text; such a one is kept as its bytes."""
+    if text is None or not any("\ud800" <= character <= "\udfff" for character in text):
+        return text
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _cost_of(attempt: Attempt) -> float:
@@ -82,7 +89,7 @@ def read_row(row: tuple[Any, ...]) -> Attempt:
         number=number,
         run_id=run_id,
         status=status,
-        error=error,
+        error=error.decode("utf-8", "surrogatepass") if isinstance(error, bytes) else error,
         headers=tuple((name, value) for name, value in json.loads(headers)),
         body=zstandard.decompress(body),
         started_at=times[0],

@@ -26,6 +26,7 @@ class Sampling:
         source: What kind of server is asked.
         delivery: `whole`, `stream`, or `auto`: a stream where no tools are declared, since several
             hosts drop the ends of arguments in streams, and where a stream costs no token ids.
+        escapes_special_text: Literals of special tokens in a prompt are made harmless, not refused.
     """
 
     model: str
@@ -36,6 +37,7 @@ class Sampling:
     extra: str = "{}"
     source: Source = OPENROUTER
     delivery: str = DEFAULT_DELIVERY
+    escapes_special_text: bool = False
 
     def limits(self) -> dict[str, Any]:
         """What the flags say of the answer; `max_tokens` first."""
