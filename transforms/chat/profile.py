@@ -77,16 +77,24 @@ class PromptGrammar(_Data, frozen=True):
 
     Attributes:
         renderer: A configuration of PyPI `renderers`, chosen by its `name`.
+        template: A chat template in Jinja, where `renderers` has none of the model; what `renderer`
+            has beside its name are the template's variables.
         thinking_off: What of it is otherwise where the request switches thinking off.
         markers_in_text: Special tokens that this renderer writes as text.
-        ends_with: Special literals in which every rendered prompt ends; `ends_with_off`: the same
-            where thinking is off.
+        ends_with: Pieces, special literals and the text between them, in which every rendered
+            prompt ends; `ends_with_off`: the same where thinking is off.
+        opens_thought: The model's own template opens the thought; where it does not, prompts are
+            rendered with the opening all the same (habit `prefills`).
+        thoughts_off: The template shows thoughts of earlier turns where thinking is off.
     """
 
     renderer: dict[str, Any]
     ends_with: tuple[str, ...]
+    template: str | None = None
     thinking_off: dict[str, Any] = {}
     ends_with_off: tuple[str, ...] = ()
+    opens_thought: bool = True
+    thoughts_off: bool = True
     markers_in_text: tuple[str, ...] = ()
 
 
