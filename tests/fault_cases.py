@@ -29,7 +29,7 @@ from transforms.chat.rejects import find_rejects, is_truncated
 from transforms.chat.render import render_prompt
 from transforms.chat.residuals import Residuals
 from transforms.chat.settings import thinking_is_off
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import Evidence
 from transforms.failures import Failure, FailureKind
 from transforms.openrouter.client import CallConfig, OpenRouterClient

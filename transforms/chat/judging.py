@@ -15,7 +15,7 @@ from transforms.chat.settings import read_settings, thinking_is_off
 from transforms.chat.special_tokens import is_prompt_counted
 from transforms.chat.statistic import texts_of
 from transforms.chat.tokens import load_tokenizer
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import Evidence, IssueCode, Repair
 from transforms.records import Exchange, Issue, Rendering, ToolCall
 

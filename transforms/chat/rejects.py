@@ -8,7 +8,7 @@ from transforms.chat.flags import expected_arguments
 from transforms.chat.habits import INSERTED, Edges, Ids
 from transforms.chat.profile import AnswerGrammar, special_literals
 from transforms.chat.settings import find_settings_issues, read_settings, thinking_is_off
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import IssueCode
 from transforms.records import Exchange, FinishReason, Issue, ToolCall
 

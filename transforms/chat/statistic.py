@@ -16,7 +16,7 @@ from transforms.chat.habits import INSERTED, Arguments, Blanks, Habit, Ids
 from transforms.chat.profile import ModelProfile, ToolGrammar
 from transforms.chat.rejects import find_rejects
 from transforms.chat.tokens import Tokenizer, load_tokenizer
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import Repair
 from transforms.records import Candidate, Exchange, ToolCall
 
