@@ -177,7 +177,7 @@ def _as_told(one: Encoded, ids: tuple[int, ...], profile: ModelProfile) -> Encod
         return one
     try:
         told = load_tokenizer(profile).decode(ids)
-    except (KeyError, ValueError, OverflowError):
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError):
         return None
     if _BLANK.sub("", told) != _BLANK.sub("", one.text):
         return None
