@@ -102,7 +102,8 @@ def learn(statistic: Statistic) -> Learned:
         keeps_history=kept == "kept",
         prompt_offset=_learn_prompt(statistic, kept, "plain"),
         tools_prompt_offset=_learn_prompt(statistic, kept, "tools"),
-        streams_tokens=_share(statistic.values("stream"), 1) >= EXPLAINED,
+        strips_thought_end=_share(statistic.values("only_thought"), 1) >= _MOST,
+        streams_tokens=_streams_tokens(statistic, text.offset),
     )
     unsure = tuple(name for name in _STARTS if name not in _proved(statistic, habit))
     return Learned(
@@ -211,6 +212,17 @@ def _explain(statistic: Statistic, ids: Ids) -> bool:
     return any(fit.answers and fit.fits >= EXPLAINED * fit.answers for fit in fits)
 
 
+def _streams_tokens(statistic: Statistic, offset: int) -> bool:
+    """Whether streams have as many chunks as tokens were counted, the offset aside.
+
+    Not all: a character of several tokens comes as one chunk. Chunks of several tokens are fewer by
+    a number that grows with the answer.
+    """
+    values = statistic.values("stream")
+    most = max(values.values(), default=0)
+    return values.get(offset, 0) == most >= _FEWEST[offset]
+
+
 def _learn_thought_count(statistic: Statistic, blanks: Blanks) -> ThoughtCount:
     values = statistic.values("thought")
     if blanks is Blanks.VERBATIM and sum(values.values()) >= _FEWEST[0]:
@@ -258,13 +270,25 @@ def _proved(statistic: Statistic, habit: Habit) -> set[str]:
     }
 
 
+_WITNESSES = 5
+"""Texts without a blank that it takes: a model that begins half of its texts with one begins so
+many without in 3 of 100 cases."""
+
+
 def _tells(statistic: Statistic, name: str, habit: Habit) -> bool | None:
-    """Whether texts that would show a trimmed blank in their count show none; `None`: no text."""
-    told = [(statistic.values("tells", name, "text"), habit.text_offset),
-            (statistic.values("tells", name, "calls"), habit.calls_offset)]  # fmt: skip
-    seen = sum(sum(values.values()) for values, _ in told)
-    fits = sum(values.get(offset, 0) for values, offset in told)
-    return fits >= EXPLAINED * seen if seen else None
+    """Whether texts that would show a trimmed blank in their count show none; `None`: too few.
+
+    " Oi!" is a token longer than "Oi!", and " Toyota" one shorter than "Toyota", which no drift is.
+    """
+    fits = trimmed = 0
+    for kind, offset in (("text", habit.text_offset), ("calls", habit.calls_offset)):
+        for way, sign in (("longer", 1), ("shorter", -1)):
+            values = statistic.values("tells", name, kind, way)
+            fits += values.get(offset, 0)
+            trimmed += sum(n for value, n in values.items() if (value - offset) * sign > 0)
+    if fits < _WITNESSES and not trimmed:
+        return None
+    return fits >= EXPLAINED * (fits + trimmed)
 
 
 UNKNOWN = Learned(habit=GUESS, knows_text=False, knows_calls=False)
