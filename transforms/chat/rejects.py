@@ -151,6 +151,9 @@ def _calls(asked: Asked) -> Iterator[Issue]:
             yield Issue(IssueCode.TOOL_ARGS_LOST, f"a call of {call.name!r} has none")
     if asked.habit.arguments.value == "sorted" and any(_keys(call) > 1 for call in calls):
         yield Issue(IssueCode.ARGS_ORDER_UNKNOWN, "the host sorts the keys of arguments")
+    if asked.habit.strips_thought_end and exchange.completion.message.reasoning:
+        detail = "the host removes the end of the thought: content before the calls is part of it"
+        yield Issue(IssueCode.THINK_END_STRIPPED, detail)
     yield from _text_beside_calls(asked)
     yield from _ids(calls, asked, calls_before(exchange.prompt))
 
