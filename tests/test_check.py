@@ -21,6 +21,7 @@ from transforms.records import Message, Role, ToolCall
 
 MODELS_FOLDER = ROOT / "templates" / "models"
 MODELS = sorted(folder.name for folder in MODELS_FOLDER.iterdir())
+KNOWN = [name for name in MODELS if load_profile(name).tokenizer.kind != "unknown"]
 
 
 @pytest.fixture
@@ -55,7 +56,13 @@ def changed(tmp_path: Path) -> Change:
     return change
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sorted({*MODELS} - {*KNOWN}))
+def test_a_profile_without_a_tokenizer_says_so(name: str) -> None:
+    with pytest.raises(ConfigError, match="no package ships this model's tokenizer"):
+        run(["--profile", name])
+
+
+@pytest.mark.parametrize("name", KNOWN)
 def test_every_profile_passes(check: Check, name: str) -> None:
     code, lines = check("--profile", name)
     assert code == 0

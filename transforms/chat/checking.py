@@ -17,7 +17,7 @@ from transforms.chat.profile import ModelProfile, Vector, all_special_tokens
 from transforms.chat.render import render_prompt
 from transforms.chat.special_tokens import find_issues
 from transforms.chat.tokens import Tokenizer, open_tokenizer
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import Evidence
 from transforms.failures import ConfigError, RecordError
 from transforms.records import Sample

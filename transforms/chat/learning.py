@@ -136,6 +136,8 @@ def _fit(statistic: Statistic, kind: str, *setting: str) -> _Fit:
     """The offset under which most answers of a kind fit a setting; none explains nothing."""
     values = statistic.values(kind, *setting)
     answers = sum(statistic.values("answers", kind).values())
+    if Ids.NATIVE.value in setting:  # an id that is not there is a fault of one answer
+        answers -= sum(statistic.values("ids", "lost").values())
     offset = max((0, -1, 1), key=lambda one: values.get(one, 0))
     fits = values.get(offset, 0)
     shifted = tuple((value - offset, count) for value, count in sorted(values.items()))
@@ -202,7 +204,7 @@ def _learn_ids(statistic: Statistic) -> Ids:
     return found[0] if len(found) == 1 else Ids.UNKNOWN
 
 
-_FORMS = ("native", "bare", "other")
+_FORMS = ("native", "bare", "other", "lost")
 
 
 def _explain(statistic: Statistic, ids: Ids) -> bool:

@@ -10,12 +10,13 @@ from typing import Any
 
 from transforms.chat.calls import argument_forms, is_native, write_id
 from transforms.chat.candidates import calls_before, write_candidates
-from transforms.chat.edges import cost_of_prefix, cost_of_suffix, is_spaced, tells_start
+from transforms.chat.edges import cost_of_edges, is_spaced, tells_start
 from transforms.chat.evidence import Encoded, encode
 from transforms.chat.habits import INSERTED, Arguments, Blanks, Habit, Ids
 from transforms.chat.profile import ModelProfile, ToolGrammar
+from transforms.chat.rejects import find_rejects
 from transforms.chat.tokens import Tokenizer, load_tokenizer
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import Repair
 from transforms.records import Candidate, Exchange, ToolCall
 
@@ -63,9 +64,10 @@ def observe_answer(
         RecordError: The answer cannot be rebuilt at all.
     """
     usage = exchange.completion.usage
-    candidates, issues = write_candidates(Asked(exchange, profile, Habit()), cut=False)
-    if usage is None or issues:
-        return Statistic()
+    asked = Asked(exchange, profile, Habit())
+    candidates, issues = write_candidates(asked, cut=False)
+    if usage is None or issues or any(find_rejects(asked)):
+        return Statistic()  # a damaged answer says nothing of what its host always does
     base = _base(candidates, usage.completion_tokens, profile)
     residual = usage.completion_tokens - len(base.ids)
     tokenizer = load_tokenizer(profile)
@@ -160,13 +162,8 @@ def texts_of(base: Encoded) -> tuple[str, str]:
 
 
 def _undo(text: str, prefix: str, suffix: str, tokenizer: Tokenizer) -> int | None:
-    """Tokens that prefix and suffix cost; `None`: the text does not have them."""
-    if not text:
-        return 0
-    if not (text.startswith(prefix) and text.endswith(suffix)):
-        return None
-    saved = cost_of_prefix(text, prefix, tokenizer) if prefix else 0
-    return saved + (cost_of_suffix(text, suffix, tokenizer) if suffix else 0)
+    """Tokens that prefix and suffix cost, none of no text; `None`: the text does not have them."""
+    return cost_of_edges(text, prefix, suffix, tokenizer) if text else 0
 
 
 def _starts(base: Encoded, tokenizer: Tokenizer, residual: int) -> Counter[tuple[Key, int]]:
@@ -222,7 +219,8 @@ def _forms(
     """What ids look like, whether their index goes on, whether keys are in another order."""
     native = [re.fullmatch(tools.id_pattern, call.id or "") for call in calls]
     bare = all(re.fullmatch(r"[^:]+:[0-9]+", call.id or "") for call in calls)
-    yield ("ids", "native" if all(native) else "bare" if bare else "other"), 1
+    lost = not all(call.id for call in calls)
+    yield ("ids", "native" if all(native) else "bare" if bare else "lost" if lost else "other"), 1
     first = calls_before(exchange.prompt)
     if first and all(native):
         goes_on = [m["index"] for m in native if m] == [str(first + n) for n in range(len(native))]

@@ -55,7 +55,8 @@ def open_tokenizer(profile: ModelProfile) -> Tokenizer:
     Raises:
         ConfigError: Files missing or of another digest.
     """
-    return _KINDS[profile.tokenizer.kind](profile)
+    kind = _KINDS.get(profile.tokenizer.kind, LibraryTokenizer)
+    return kind(profile)
 
 
 def _check_vectors(tokenizer: Tokenizer, profile: ModelProfile) -> None:
