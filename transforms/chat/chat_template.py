@@ -33,6 +33,7 @@ class TemplateRenderer:
         environment.filters["tojson"] = _write_json
         environment.globals["raise_exception"] = _refuse
         self._template = environment.from_string(source)
+        self._has_typescript = "tools_ts_str" in source
         self._profile = profile
         self._settings = dict(settings)
 
@@ -51,7 +52,9 @@ class TemplateRenderer:
         text = self._template.render(
             messages=messages,
             tools=tools,
-            tools_ts_str=_encode_tools_typescript(tools) if tools else None,
+            tools_ts_str=_encode_tools_typescript(tools)
+            if tools and self._has_typescript
+            else None,
             add_generation_prompt=add_generation_prompt,
             **self._settings,
         )

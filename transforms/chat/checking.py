@@ -172,7 +172,7 @@ def _check_endings(subject: Subject) -> tuple[Result, str]:
         wanted = encode_marked("".join(pieces), profile, tokenizer)
         for name, prompt in sample_prompts(profile).items():
             ids = render_prompt(prompt, profile, thinks=thinks)
-            _compare(_place(name, thinks), wanted, ids[-len(wanted) :], tokenizer)
+            _compare(_place(name, thinks), wanted, ids[len(ids) - len(wanted) :], tokenizer)
             count += 1
     return Result.OK, f"{count} prompts end in {''.join(grammar.ends_with)!r}{_off(subject)}"
 
