@@ -135,7 +135,7 @@ def kill_after(
     process.wait()
     paid, stored = server.ledger()["requests"], SqliteStore(f"{folder}/out.store").all_attempts()
     lost = paid - already_lost - sum(1 for _ in stored)
-    assert abs(lost - seen) <= 32  # what was answered or sent meanwhile
+    assert abs(lost - seen) <= 64  # what was answered or sent meanwhile
     return lost
 
 
