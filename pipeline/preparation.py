@@ -7,21 +7,17 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 from pipeline.options import RunConfig
 from pipeline.output import refuse_foreign
 from pipeline.tally import spent_before
 from transforms.chat.habits_file import read_habits
 from transforms.chat.render import load_renderer
 from transforms.chat.tokens import load_tokenizer
-from transforms.failures import ConfigError, RecordError
+from transforms.failures import ConfigError
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.projection import BYTES_PER_TOKEN
-from transforms.prompts.lines import read_lines
-from transforms.read_prompts import InputFile
+from transforms.read_prompts import InputFile, raw_records
 
 NO_RECORDS = "--input: the files hold not a single record"
 _DESCRIPTORS = 256
@@ -84,13 +80,9 @@ def _measure(files: Iterable[InputFile]) -> tuple[int, int]:
     """Records and bytes of files; one that cannot be read is one record, and will say so."""
     records = size = 0
     for file in files:
-        try:
-            with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as at:
-                for _, line in read_lines(at):
-                    records += 1
-                    size += len(line)
-        except RecordError:
+        for record in file.selection.take(raw_records(file.path)):
             records += 1
+            size += len(record.data)
     return records, size
 
 
