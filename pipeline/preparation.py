@@ -17,6 +17,7 @@ from transforms.failures import ConfigError
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.projection import BYTES_PER_TOKEN
+from transforms.prompts.selection import select
 from transforms.read_prompts import InputFile, raw_records
 
 NO_RECORDS = "--input: the files hold not a single record"
@@ -57,6 +58,7 @@ def prepare(config: RunConfig) -> RunConfig:
         resolve_key(config.call.wire.api_key)
     check_model(config)
     _check_descriptors(config.call.max_in_flight)
+    config = select_records(config)
     records, size = _measure(config.files)
     if not records:
         raise ConfigError(NO_RECORDS)
@@ -67,6 +69,17 @@ def prepare(config: RunConfig) -> RunConfig:
         prompt_tokens=size // BYTES_PER_TOKEN // config.processes,
     )
     return replace(config, call=call)
+
+
+def select_records(config: RunConfig) -> RunConfig:
+    """What `--limit` and `--shuffle_seed` leave of each file."""
+    contents = [raw_records(file.path) for file in config.files]
+    selections = select(contents, config.limit, config.shuffle_seed)
+    files = (
+        replace(file, selection=selection)
+        for file, selection in zip(config.files, selections, strict=True)
+    )
+    return replace(config, files=tuple(files))
 
 
 def _spent_usd(config: RunConfig) -> Decimal:

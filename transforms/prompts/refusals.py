@@ -85,4 +85,4 @@ def unknown(record: Mapping[str, Any], wanted: str) -> str:
         return "plain text without a role or a question; --prompt_field text asks it"
     names = [str(name)[:40] for name in record]
     more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    return f"none of the keys {wanted}; it has {', '.join(names[:_FEW]) or 'none'}{more}"
+    return f"it has {', '.join(names[:_FEW]) or 'no key'}{more}; none of the keys {wanted}"
