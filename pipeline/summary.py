@@ -26,6 +26,10 @@ def summarise(
         "cost_usd": float(spent.cost_usd),
         "seconds": round(seconds, 3),
         "codes": dict(sorted(tally.codes.items())),
+        "datasets": {
+            name: {what: rows[what] for what in ("good", "bad", "failed")}
+            for name, rows in sorted(tally.datasets.items())
+        },
         "providers": {
             name: {"good": rows["good"], "bad": rows["bad"], **habits.summary(name)}
             for name, rows in sorted(tally.providers.items())
