@@ -22,11 +22,13 @@ def check_flags(flags: argparse.Namespace, source: Source) -> None:
     Raises:
         ConfigError: The first of them.
     """
+    if flags.output is None and not flags.explain_input:
+        raise ConfigError("--output is missing: name the folder of the result")
     _check_numbers(flags)
     _check_source(flags, source)
     _check_url(flags.base_url or source.base_url or "")
     _check_runner(flags.runner)
-    _check_places(flags.output, flags.store or "")
+    _check_places(flags.output or "", flags.store or "")
 
 
 def read_formats(names: str, profile: ModelProfile) -> tuple[str, ...]:
@@ -115,8 +117,9 @@ def _check_numbers(flags: argparse.Namespace) -> None:
         value = getattr(flags, name)
         if value is not None and not 0 < value < _HUGE:
             raise ConfigError(f"--{name} {value}: a number above 0")
-    for name in ("max_in_flight", "max_tokens"):
-        if getattr(flags, name) < 1:
-            raise ConfigError(f"--{name} {getattr(flags, name)}: must be 1 or more")
+    for name in ("max_in_flight", "max_tokens", "limit", "max_prompt_tokens"):
+        value = getattr(flags, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} {value}: must be 1 or more")
     if not 0 <= flags.max_bad_ratio <= 1:
         raise ConfigError(f"--max_bad_ratio {flags.max_bad_ratio}: a share, from 0 to 1")

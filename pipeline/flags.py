@@ -12,19 +12,16 @@ from transforms.openrouter.wire import DEFAULT_DELIVERY, DELIVERIES
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `run`."""
-    for add_group in (_add_run, _add_server, _add_request, _add_hosts, _add_limits, _add_output):
+    for add_group in (_add_run, _add_input, _add_server, _add_request, _add_hosts, _add_limits,
+                      _add_output):  # fmt: skip
         add_group(parser)
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--input", required=True, metavar="[LABEL=]GLOB,…",
-        help="Prompt files: paths or globs, comma-separated, each optionally LABEL=GLOB. JSON "
-             "lines with messages (and tools), ShareGPT conversations, or prompt; gzip is found "
-             "by content.")  # fmt: skip
-    add("--output", required=True, metavar="DIR",
-        help="Folder of the result; appears whole, by one rename, when the run is complete."
-        )  # fmt: skip
+    add("--output", metavar="DIR",
+        help="Folder of the result; appears whole, by one rename, when the run is complete. Only "
+             "--explain_input needs none.")  # fmt: skip
     add("--runner", default="DirectRunner",
         help="DirectRunner (this machine), FlinkRunner, DataflowRunner, PortableRunner. Flags of "
              "Beam and of the runner may follow.")  # fmt: skip
@@ -37,6 +34,32 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     add("--dry_run", action="store_true",
         help="Read all prompts and say what a run would do and may cost; nothing is asked, nothing "
              "is written.")  # fmt: skip
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what is read")
+    group.add_argument("--input", required=True, metavar="[LABEL=]GLOB,…",
+        help="Prompt files: paths, globs or folders, local or gs://, comma-separated, each "
+             "optionally LABEL=GLOB (the row's dataset). JSON lines, JSON, Parquet, text lines in "
+             ".txt; what a file is, gzip too, is found by content, the shape of a record by its "
+             "keys.")  # fmt: skip
+    group.add_argument("--explain_input", action="store_true",
+        help="Show how the first record of each file is read; nothing is asked, nothing is "
+             "written.")  # fmt: skip
+    group.add_argument("--prompt_field", metavar="NAME",
+        help="Field or column that is the prompt, before any known shape.")  # fmt: skip
+    group.add_argument("--limit", type=int, metavar="N",
+        help="Read N records of all files together: the first ones, or with --shuffle_seed N "
+             "that the seed picks.")  # fmt: skip
+    group.add_argument("--shuffle_seed", type=int, metavar="N",
+        help="Ask in an order that the seed makes: records are mixed within 2,048 of a file."
+        )  # fmt: skip
+    group.add_argument("--dedup", choices=("id", "content"), default="id",
+        help="id: a prompt whose id was read before is refused; content: also one that asks what "
+             "another asked under another id. Default: id.")  # fmt: skip
+    group.add_argument("--max_prompt_tokens", type=int, metavar="N",
+        help="Refuse prompts of more tokens, as the model's template renders them; none is cut."
+        )  # fmt: skip
 
 
 def _add_server(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from transforms.write import (
 
 def collect(pipeline: beam.Pipeline, config: RunConfig, folder: str) -> None:
     """Job 1: every prompt is asked, and what the providers do to counts is learned."""
-    prompts = pipeline | ReadPrompts(config.files, spread=config.spread)
+    prompts = pipeline | ReadPrompts(config.files, spread=config.spread, settings=config.reading)
     exchanges = prompts.good | CallOpenRouter(config.call, config.sampling, config.profile)
     observed = exchanges.good | Observe(config.profile)
 
@@ -34,7 +34,7 @@ def collect(pipeline: beam.Pipeline, config: RunConfig, folder: str) -> None:
 def build(pipeline: beam.Pipeline, config: RunConfig, habits: Habits, folder: str) -> None:
     """Job 2: every answer is in the store; nothing is sent."""
     call = config.call_from_store
-    prompts = pipeline | ReadPrompts(config.files, spread=config.spread)
+    prompts = pipeline | ReadPrompts(config.files, spread=config.spread, settings=config.reading)
     exchanges = prompts.good | CallOpenRouter(call, config.sampling, config.profile)
     renderings = exchanges.good | Reconstruct(config.profile, habits)
     samples = renderings.good | Tokenize(config.profile, habits)

@@ -11,16 +11,16 @@ from transforms.read_prompts import InputFile
 
 def find_files(patterns: str) -> tuple[InputFile, ...]:
     """Every file once, in order; the last label given to it counts."""
-    found: dict[str, str] = {}
+    found: dict[str, InputFile] = {}
     whole = os.path.isfile(absolute(patterns))  # noqa: PTH113 - a name may hold a comma
     for pattern in [patterns] if whole else patterns.split(","):
         label, glob = _split_label(pattern.strip())
         if glob:
-            matches = _match(glob)
-            found |= {path: label or _stem(path) for path in matches}
+            for path in _match(glob):
+                found[path] = InputFile(path, label or _stem(path), labelled=bool(label))
     if not found:
         raise ConfigError("--input is empty: name at least one file")
-    return tuple(InputFile(path, dataset) for path, dataset in found.items())
+    return tuple(found.values())
 
 
 def _split_label(pattern: str) -> tuple[str, str]:
@@ -29,11 +29,11 @@ def _split_label(pattern: str) -> tuple[str, str]:
 
 
 def _match(glob: str) -> list[str]:
-    """The files of a glob; a file whose name has brackets in it is itself first."""
+    """The files of a glob or a folder; a file with brackets in its name is itself first."""
     path = absolute(glob)
     if os.path.isdir(path):  # noqa: PTH112 - a path may be of another file system
-        raise ConfigError(f"--input {glob}: is a folder; name its files, as in {glob}/*.jsonl")
-    if os.path.isfile(path):  # noqa: PTH113
+        matches = _inside(path)
+    elif os.path.isfile(path):  # noqa: PTH113
         matches = [path]
     else:
         matches = sorted(meta.path for meta in FileSystems.match([path])[0].metadata_list)
@@ -43,6 +43,16 @@ def _match(glob: str) -> list[str]:
         if not match.isprintable():
             raise ConfigError(f"--input {match!r}: rename it; rows cannot name such a file")
     return matches
+
+
+def _inside(folder: str) -> list[str]:
+    """All files in a folder, at any depth; not what is hidden or only marks a finished job."""
+    paths = (path for path in Path(folder).rglob("*") if path.is_file())
+    return sorted(
+        str(path)
+        for path in paths
+        if not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    )
 
 
 def _stem(path: str) -> str:

@@ -23,7 +23,7 @@ from transforms.openrouter.open_store import GCS
 from transforms.openrouter.sender import Wire
 from transforms.openrouter.source import SOURCES
 from transforms.openrouter.wire import Sampling
-from transforms.read_prompts import InputFile
+from transforms.read_prompts import InputFile, ReadSettings
 
 LOCAL_RUNNER = "FnApiRunner"
 _LOCAL_NAMES = frozenset({"directrunner", "switchingdirectrunner", LOCAL_RUNNER.lower()})
@@ -42,12 +42,16 @@ class RunConfig:
         loss_mask: Dialect of the masks that are written.
         draft_vocab_size: Ids of the drafter; `None`: no maps are made.
         habits_sha256: Of the file that `habits` names.
-        dry_run: Only say what would be done.
+        limit, shuffle_seed: Which records are read, and in which order.
+        dry_run, explain_input: Only say what would be done, or how the input is read.
         beam_arguments: What is left for Beam, the runner included.
     """
 
     run_id: str
     files: tuple[InputFile, ...]
+    limit: int | None
+    shuffle_seed: int | None
+    reading: ReadSettings
     output: str
     overwrite: bool
     profile: ModelProfile
@@ -64,6 +68,7 @@ class RunConfig:
     spread: bool
     processes: int
     dry_run: bool
+    explain_input: bool
     beam_arguments: tuple[str, ...]
 
     @property
@@ -81,6 +86,11 @@ class RunConfig:
         """What makes two outputs the same data set; not how fast or where it was made."""
         return {
             "input": [[file.dataset, file.path] for file in self.files],
+            "prompt_field": self.reading.prompt_field,
+            "limit": self.limit,
+            "shuffle_seed": self.shuffle_seed,
+            "dedup": "content" if self.reading.by_content else "id",
+            "max_prompt_tokens": self.reading.max_tokens,
             "profile": self.profile.name,
             "profile_sha256": self.profile.sha256,
             "source": self.sampling.source.name,
@@ -121,7 +131,7 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
     check_flags(flags, SOURCES[flags.source])
     profile = load_profile(flags.profile, flags.tokenizer)
     sampling = _sampling_of(flags, profile)
-    output = os.path.realpath(absolute(flags.output))
+    output = os.path.realpath(absolute(flags.output or ""))
     run_id = uuid.uuid4().hex[:12]
     local = flags.runner.lower() in _LOCAL_NAMES
     processes = worker_processes(rest)
@@ -129,6 +139,9 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
     return RunConfig(
         run_id=run_id,
         files=find_files(flags.input),
+        limit=flags.limit,
+        shuffle_seed=flags.shuffle_seed,
+        reading=_reading_of(flags, profile),
         output=output,
         overwrite=flags.overwrite,
         profile=profile,
@@ -145,7 +158,17 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         spread=not local or processes > 1,
         processes=processes,
         dry_run=flags.dry_run,
+        explain_input=flags.explain_input,
         beam_arguments=(f"--runner={runner}", *rest),
+    )
+
+
+def _reading_of(flags: argparse.Namespace, profile: ModelProfile) -> ReadSettings:
+    return ReadSettings(
+        prompt_field=flags.prompt_field,
+        by_content=flags.dedup == "content",
+        max_tokens=flags.max_prompt_tokens,
+        profile=profile,
     )
 
 

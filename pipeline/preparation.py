@@ -7,21 +7,18 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
-
 from pipeline.options import RunConfig
 from pipeline.output import refuse_foreign
 from pipeline.tally import spent_before
 from transforms.chat.habits_file import read_habits
 from transforms.chat.render import load_renderer
 from transforms.chat.tokens import load_tokenizer
-from transforms.failures import ConfigError, RecordError
+from transforms.failures import ConfigError
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.projection import BYTES_PER_TOKEN
-from transforms.prompts.lines import read_lines
-from transforms.read_prompts import InputFile
+from transforms.prompts.selection import select
+from transforms.read_prompts import InputFile, raw_records
 
 NO_RECORDS = "--input: the files hold not a single record"
 _DESCRIPTORS = 256
@@ -61,6 +58,7 @@ def prepare(config: RunConfig) -> RunConfig:
         resolve_key(config.call.wire.api_key)
     check_model(config)
     _check_descriptors(config.call.max_in_flight)
+    config = select_records(config)
     records, size = _measure(config.files)
     if not records:
         raise ConfigError(NO_RECORDS)
@@ -71,6 +69,17 @@ def prepare(config: RunConfig) -> RunConfig:
         prompt_tokens=size // BYTES_PER_TOKEN // config.processes,
     )
     return replace(config, call=call)
+
+
+def select_records(config: RunConfig) -> RunConfig:
+    """What `--limit` and `--shuffle_seed` leave of each file."""
+    contents = [raw_records(file.path) for file in config.files]
+    selections = select(contents, config.limit, config.shuffle_seed)
+    files = (
+        replace(file, selection=selection)
+        for file, selection in zip(config.files, selections, strict=True)
+    )
+    return replace(config, files=tuple(files))
 
 
 def _spent_usd(config: RunConfig) -> Decimal:
@@ -84,13 +93,9 @@ def _measure(files: Iterable[InputFile]) -> tuple[int, int]:
     """Records and bytes of files; one that cannot be read is one record, and will say so."""
     records = size = 0
     for file in files:
-        try:
-            with FileSystems.open(file.path, compression_type=CompressionTypes.UNCOMPRESSED) as at:
-                for _, line in read_lines(at):
-                    records += 1
-                    size += len(line)
-        except RecordError:
+        for record in file.selection.take(raw_records(file.path)):
             records += 1
+            size += len(record.data)
     return records, size
 
 

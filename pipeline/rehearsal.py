@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from pipeline.options import RunConfig
-from pipeline.preparation import NO_RECORDS, check_model
+from pipeline.preparation import NO_RECORDS, check_model, select_records
 from transforms.call_openrouter import prepare
 from transforms.chat.render import render_prompt
-from transforms.failures import ConfigError, FailureKind, RecordError
+from transforms.failures import ConfigError, RecordError
 from transforms.openrouter.keys import NO_KEY, resolve_key
 from transforms.openrouter.preflight import Preflight, preflight
 from transforms.openrouter.projection import project
 from transforms.openrouter.sender import Sender, Wire
-from transforms.read_prompts import read_file
+from transforms.prompts.duplicates import Seen
+from transforms.read_prompts import labels_of, read_file
 from transforms.records import Prompt
 
 
@@ -40,7 +41,7 @@ def rehearse(config: RunConfig) -> int:
         ConfigError: The run could not start.
     """
     check_model(config)
-    found = _read(config)
+    found = _read(select_records(config))
     records = found.asked + found.refused.total()
     if not records:
         raise ConfigError(NO_RECORDS)
@@ -73,15 +74,17 @@ def _read(config: RunConfig) -> _Prompts:
 
 def _prompts(config: RunConfig) -> Iterator[Prompt | tuple[str, str, str]]:
     """Each prompt once; what is none as its code, place and reason."""
-    seen: set[str] = set()
+    seen = Seen(labels_of(config.files), by_content=config.reading.by_content)
     for file in config.files:
-        for read in read_file(file):
+        for read in read_file(file, config.reading):
             if not isinstance(read, Prompt):
                 yield read.kind, read.source, read.detail
-            elif read.id in seen:
-                yield FailureKind.DUPLICATE_ID, read.source, f"id {read.id} was read before"
+                continue
+            try:
+                seen.check(read)
+            except RecordError as error:
+                yield error.kind, read.source, error.detail
             else:
-                seen.add(read.id)
                 yield read
 
 

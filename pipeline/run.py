@@ -10,6 +10,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipeline import graph
+from pipeline.explain import explain_input
 from pipeline.finish import finish
 from pipeline.options import RunConfig, read_options
 from pipeline.output import (
@@ -50,6 +51,8 @@ def run(argv: Sequence[str]) -> int:
         ConfigError: Before anything was sent.
     """
     config = read_options(argv)
+    if config.explain_input:
+        return explain_input(config)
     check_places(config)
     if config.dry_run:
         return rehearse(config)
@@ -82,7 +85,7 @@ def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]
         return _end_collect(config, spent, failed)
     habits = _habits(config)
     _run(config, lambda pipeline: graph.build(pipeline, config, habits, str(folder)))
-    tally = count_output(folder, config.formats)
+    tally = count_output(folder, config.formats, {file.path: file.dataset for file in config.files})
     prompts = count_read(folder)
     summary = summarise(prompts, tally, spent, habits, time.monotonic() - started)
     check_conservation(summary)

@@ -26,6 +26,10 @@ def summarise(
         "cost_usd": float(spent.cost_usd),
         "seconds": round(seconds, 3),
         "codes": dict(sorted(tally.codes.items())),
+        "datasets": {
+            name: {what: rows[what] for what in ("good", "bad", "failed")}
+            for name, rows in sorted(tally.datasets.items())
+        },
         "providers": {
             name: {"good": rows["good"], "bad": rows["bad"], **habits.summary(name)}
             for name, rows in sorted(tally.providers.items())
@@ -87,7 +91,8 @@ def _cell(value: Any) -> str:
 def _cell_of(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
-    return ", ".join(f"{name} {_number(inner)}" for name, inner in value.items())
+    told = {name: inner for name, inner in value.items() if not isinstance(inner, dict)}
+    return ", ".join(f"{name} {_number(inner)}" for name, inner in told.items())
 
 
 def _number(value: Any) -> str:

@@ -4,6 +4,7 @@ Metrics show the last attempt of a job only; files and the store show what there
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ from transforms.openrouter.faults import judge
 from transforms.openrouter.store import ResponseStore
 from transforms.records import FailureCount
 
-_COLUMNS = ["id", "provider", "evidence", "request_sha256"]
+_COLUMNS = ["id", "dataset", "provider", "evidence", "request_sha256"]
 _BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
 
 
@@ -50,13 +51,17 @@ class Tally:
     codes: Counter[str] = field(default_factory=Counter)
     evidence: Counter[str] = field(default_factory=Counter)
     providers: dict[str, Counter[str]] = field(default_factory=dict)
+    datasets: dict[str, Counter[str]] = field(default_factory=dict)
 
     def of_provider(self, name: str | None) -> Counter[str]:
         return self.providers.setdefault(name or "unknown", Counter())
 
+    def of_dataset(self, name: str) -> Counter[str]:
+        return self.datasets.setdefault(name, Counter())
 
-def count_output(folder: Path, formats: tuple[str, ...]) -> Tally:
-    """Reads back every file of a run's folder.
+
+def count_output(folder: Path, formats: tuple[str, ...], datasets: Mapping[str, str]) -> Tally:
+    """Reads back every file of a run's folder; `datasets`: of each file that was read.
 
     Raises:
         BrokenTallyError: Two formats hold different rows, or an id is there twice.
@@ -64,8 +69,16 @@ def count_output(folder: Path, formats: tuple[str, ...]) -> Tally:
     tally = Tally()
     _count_samples(folder, formats, tally)
     for row in read_json_lines(folder / "rejections"):
-        _count_rejection(row["rejection"], tally)
+        became = _count_rejection(row["rejection"], tally)
+        tally.of_dataset(_dataset_of(row["rejection"]["source"], datasets))[became] += 1
     return tally
+
+
+def _dataset_of(source: str, datasets: Mapping[str, str]) -> str:
+    """Of a place, which is a file and at most a line and a column."""
+    while source not in datasets and ":" in source:
+        source = source.rpartition(":")[0]
+    return datasets[source]
 
 
 def count_read(folder: Path) -> int:
@@ -119,11 +132,13 @@ def count_reused(tally: Tally, spent: Spent) -> int:
 
 
 def _count_samples(folder: Path, formats: tuple[str, ...], tally: Tally) -> None:
-    ids: set[str] = set()
+    ids: set[tuple[str, str]] = set()
     for row in read_samples(folder, _COLUMNS):
-        if row["id"] in ids:
+        identity = (row["dataset"], row["id"])
+        if identity in ids:
             raise BrokenTallyError(f"sample {row['id']} was written twice")
-        ids.add(row["id"])
+        ids.add(identity)
+        tally.of_dataset(row["dataset"])["good"] += 1
         tally.answered.append(row["request_sha256"])
         tally.evidence[row["evidence"]] += 1
         tally.of_provider(row["provider"])["good"] += 1
@@ -149,12 +164,15 @@ def _count_rows(folder: Path, form: Format) -> int:
         raise BrokenTallyError(f"{form.folder}: {error}") from error
 
 
-def _count_rejection(rejection: dict[str, Any], tally: Tally) -> None:
+def _count_rejection(rejection: dict[str, Any], tally: Tally) -> str:
+    """Counts it, and says what it is."""
     tally.codes[rejection["code"]] += 1
-    if "codes" in rejection:
+    is_bad = "codes" in rejection
+    if is_bad:
         tally.bad += 1
         tally.of_provider(rejection["provider"])["bad"] += 1
     else:
         tally.failed += 1
     if rejection["stage"] not in _BEFORE_ANSWER and rejection["request_sha256"]:
         tally.answered.append(rejection["request_sha256"])
+    return "bad" if is_bad else "failed"

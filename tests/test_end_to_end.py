@@ -39,7 +39,7 @@ def test_good_rows_are_what_was_sampled_and_a_rerun_sends_nothing(
     tmp_path: Path, simulator: Server
 ) -> None:
     rows = example_prompts(120)
-    write_prompts(tmp_path, [*rows, rows[0], {"question": "no shape"}])
+    write_prompts(tmp_path, [*rows, rows[0], {"dish": "no shape"}])
     first = run_pipeline(tmp_path, simulator.base_url)
     assert first.returncode == 0, first.stderr
     told = assert_whole(tmp_path, 122)

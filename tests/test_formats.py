@@ -168,7 +168,7 @@ def test_a_part_is_closed_at_its_size(written: Path, verdicts: list[Verdict]) ->
         assert min(path.stat().st_size for path in parts[:-1]) >= 2000
         assert [row["id"] for row in lines(written, name)] == identities
     assert len(FORMATS["tfrecord"].parts(written)) > 4
-    assert count_output(written, tuple(FORMATS)).rows == dict.fromkeys(FORMATS, 40)
+    assert count_output(written, tuple(FORMATS), {}).rows == dict.fromkeys(FORMATS, 40)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -177,10 +177,10 @@ def test_a_part_that_is_missing_or_cut_is_found(written: Path, name: str) -> Non
     whole = last.read_bytes()
     last.write_bytes(whole[: len(whole) // 2 - 1])
     with pytest.raises((BrokenTallyError, ValueError)):  # the columns are read before the count
-        count_output(written, tuple(FORMATS))
+        count_output(written, tuple(FORMATS), {})
     last.unlink()
     with pytest.raises(BrokenTallyError, match=r"\d rows in"):
-        count_output(written, tuple(FORMATS))
+        count_output(written, tuple(FORMATS), {})
 
 
 def test_text_that_gives_other_ids_is_left_out(verdicts: list[Verdict], kimi: ModelProfile) -> None:

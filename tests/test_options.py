@@ -83,7 +83,6 @@ def test_direct_runner_means_this_machine(inputs: Path) -> None:
         (["--runner=NoSuchRunner"], "NoSuchRunner"),
         (["--output=gs://bucket/out"], "only local folders"),
         (["--store=s3://bucket/out"], "a local folder or gs://BUCKET/PREFIX"),
-        (["--input=."], "is a folder"),
         (["--input=label="], "is empty"),
         (['--extra_body={"reasoning": 3}'], "reasoning is 3, not an object"),
         (['--extra_body={"reasoning_effort": "none"}'], "with their thought"),

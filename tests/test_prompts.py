@@ -1,11 +1,7 @@
 """Lines and shapes: what is a prompt, what is not, and why."""
 
 import contextlib
-import gzip
-import io
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,38 +11,14 @@ from hypothesis import strategies as st
 from tests import build
 from transforms.call_openrouter import prepare
 from transforms.chat.profile import ModelProfile
-from transforms.failures import Failure, FailureKind, RecordError
+from transforms.failures import FailureKind, RecordError
 from transforms.openrouter.wire import Sampling
-from transforms.prompts.lines import read_lines
-from transforms.prompts.shapes import parse_record, read_prompt
-from transforms.read_prompts import InputFile, read_file
+from transforms.prompts.shapes import parse_record, read_prompt, read_record
 from transforms.records import Message, Prompt, Role
 
 
 def read(record: dict[str, Any]) -> Prompt:
     return read_prompt(record, "f:1", "f")
-
-
-def lines(data: bytes) -> list[tuple[int, bytes]]:
-    return list(read_lines(io.BytesIO(data)))
-
-
-def test_lines_end_at_lf_alone() -> None:
-    text = "\ufeff{1}\r\n\n  \r\n{2\u2028\x0b\r3}\n{4}".encode()
-    assert lines(text) == [(1, b"{1}"), (4, "{2\u2028\x0b\r3}".encode()), (5, b"{4}")]
-
-
-def test_gzip_is_found_by_content_nested_and_in_members() -> None:
-    members = gzip.compress(b"a\n") + gzip.compress(b"b\n")
-    assert lines(gzip.compress(members)) == [(1, b"a"), (2, b"b")]
-
-
-def test_a_damaged_archive_is_loud() -> None:
-    """Nothing of it is given, however much of it could be read: what is asked is paid for."""
-    whole = gzip.compress(bytes(range(11, 256)) * 1000 + b"\n" + b"line\n" * 1000)
-    for damaged in (whole[:-9], whole[:-8] + b"\0" * 8):
-        with pytest.raises(RecordError, match="cannot be read"):
-            lines(damaged)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +38,52 @@ def test_a_damaged_archive_is_loud() -> None:
             {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]},
             [(Role.USER, "a")],
         ),
+        (
+            {"system": "s", "conversations": [{"from": "human", "value": "a"}]},
+            [(Role.SYSTEM, "s"), (Role.USER, "a")],
+        ),
+        ({"conversations": '[{"from":"human","value":"a"}]'}, [(Role.USER, "a")]),
+        (  # the parts of LLaMA-Factory
+            {"messages": [{"role": "user", "content": [{"type": "text", "value": "a"}]}]},
+            [(Role.USER, "a")],
+        ),
+        ({"messages": None, "prompt": "a"}, [(Role.USER, "a")]),
+        ({"prompt": [{"role": "user", "content": "a"}], "chosen": "b"}, [(Role.USER, "a")]),
+        ({"instruction": "a", "input": "b", "output": "c"}, [(Role.USER, "a\nb")]),
+        ({"instruction": "a", "input": "", "output": "c"}, [(Role.USER, "a")]),
+        (
+            {"instruction": "c", "history": [["a", "b"]]},
+            [(Role.USER, "a"), (Role.ASSISTANT, "b"), (Role.USER, "c")],
+        ),
+        # the second turn needs the answer to the first
+        ({"question_id": 1, "turns": ["a", "b"], "reference": ["c"]}, [(Role.USER, "a")]),
+        (
+            {"id": "1", "data": ["a", "b", "c", "d"]},
+            [(Role.USER, "a"), (Role.ASSISTANT, "b"), (Role.USER, "c")],
+        ),
+        ({"class": " x ", "data": "a"}, [(Role.USER, "a")]),
+        ({"question": "a", "answer": "b"}, [(Role.USER, "a")]),
+        ({"question": "a", "A": "1", "B": "2", "C": "3", "answer": "B"}, [(Role.USER, "a")]),
+        ({"task_id": "H/0", "prompt": "a\n", "canonical_solution": "b"}, [(Role.USER, "a\n")]),
+        ({"problem_statement": "a\r\n", "patch": "b", "hints_text": "c"}, [(Role.USER, "a\r\n")]),
+        ({"description": "a", "test_cases": [], "code": "b"}, [(Role.USER, "a")]),
+        (  # a batch line holds one request: what comes before its last turn is history
+            {
+                "custom_id": "1",
+                "body": {
+                    "model": "m",
+                    "messages": [
+                        {"role": "user", "content": "a"},
+                        {"role": "user", "content": "b"},
+                    ],
+                },
+            },
+            [(Role.USER, "a"), (Role.USER, "b")],
+        ),
+        (
+            {"question": [[{"role": "system", "content": "s"}, {"role": "user", "content": "a"}]]},
+            [(Role.SYSTEM, "s"), (Role.USER, "a")],
+        ),
         (  # UltraChat repeats the first message as `prompt`: it is not asked twice
             {"prompt": "a", "messages": [{"role": "user", "content": "a"}]},
             [(Role.USER, "a")],
@@ -79,7 +97,35 @@ def test_reads_each_shape(record: dict[str, Any], messages: list[tuple[Role, str
 @pytest.mark.parametrize(
     ("record", "said"),
     [
-        ({"question": "a"}, "it has question"),
+        ({"dish": "a"}, "it has dish"),
+        ({"dish": "a", "id": 1} | {f"k{n}": n for n in range(99)}, "k9 and 89 more"),
+        ({"text": "a", "meta": {}}, "--prompt_field text asks it"),
+        ({"text": "### Human: a### Assistant: b"}, "plain text without a role"),
+        ({"prompt": "Human: a\n\nAssistant:"}, "flattened into one text"),
+        ({"messages_display": "user: a\nassistant: None"}, "lost its tool calls"),
+        ({"instruction": "You are a", "actions": []}, "a simulated user"),
+        ({"id": "0", "user_scenario": {}}, "a simulated user"),
+        ({"tts_text": "a", "prompt_text": "b"}, "text-to-speech"),
+        ({"name": "f", "description": "d", "parameters": {}}, "a tool definition"),
+        ({"type": "function", "function": {"name": "f"}}, "a tool definition"),
+        ({"prompt": "a", "images": ["1.jpg"]}, "it has images"),
+        ({"messages": [{"role": "user", "content": "<image>Who?"}]}, "a marker of a medium"),
+        ({"question": "a", "context": "b"}, "may need 'context'"),
+        ({"chosen": [{"role": "user", "content": "a"}], "rejected": []}, "it has chosen, rejected"),
+        ({"turns": ["a", 1]}, "not a list of texts"),
+        ({"body": {"input": "a"}, "custom_id": "1"}, "body of a batch line has no messages"),
+        ({"system": 5, "prompt": "a"}, "the system prompt is a JSON int"),
+        ({"system": "s", "messages": [{"role": "system", "content": "t"}]}, "two system prompts"),
+        (
+            {"messages": [{"role": "user", "content": "a"}, {"role": "tool", "content": "b"}]},
+            "without its call",
+        ),
+        ({"conversations": [{"from": "function_call", "value": "f(x)"}]}, "function_call is not"),
+        ({"prompt": "a", "tools": [{"api_name": "f", "api_url": "u"}]}, "no function with a name"),
+        (
+            {"prompt": "a", "tools": [{"name": "f", "parameters": {"city": {"type": "str"}}}]},
+            "no JSON Schema",
+        ),
         ({"messages": "a"}, "a JSON str, not a list"),
         ({"messages": []}, "no user message"),
         ({"messages": [{"role": "user", "content": ""}]}, "no user message"),
@@ -128,9 +174,70 @@ def test_the_id_is_given_or_the_digest_of_the_content() -> None:
 
 
 def test_tools_are_kept_as_text_and_bare_functions_are_wrapped() -> None:
-    tools = '[{"name": "f", "parameters": {"b": 1, "a": 2}}]'
+    tools = '[{"name": "f", "parameters": {"type": "object", "a": 2}}]'
     (tool,) = read({"prompt": "a", "tools": tools}).tools
-    assert tool == '{"type":"function","function":{"name":"f","parameters":{"b":1,"a":2}}}'
+    assert (
+        tool == '{"type":"function","function":{"name":"f","parameters":{"type":"object","a":2}}}'
+    )
+
+
+def test_tools_of_the_benchmark_get_json_schemas_and_names_without_dots() -> None:
+    schema = {
+        "type": "dict",
+        "properties": {
+            "type": {"type": "float"},
+            "b": {"type": "tuple", "items": {"type": "any", "description": "float"}},
+        },
+    }
+    function = [{"name": "a.f", "parameters": schema}]
+    (tool,) = read({"question": [[{"role": "user", "content": "a"}]], "function": function}).tools
+    assert json.loads(tool)["function"] == {
+        "name": "a_f",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "type": {"type": "number"},
+                "b": {"type": "array", "items": {"description": "float"}},
+            },
+        },
+    }
+
+
+def test_results_without_an_id_belong_to_the_calls_in_order() -> None:
+    turns = [
+        ("human", "a"),
+        ("function_call", '[{"name":"f","arguments":{"é" : 1}},{"name":"g","arguments":"{}"}]'),
+        ("observation", "1"),
+        ("observation", "2"),
+        ("function_call", '{"name":"f","arguments":{}}'),
+        ("observation", "3"),
+    ]
+    prompt = read({"conversations": [{"from": who, "value": what} for who, what in turns]})
+    calls = [(c.id, c.arguments) for m in prompt.messages for c in m.tool_calls]
+    first, second, third = "functions.f:0", "functions.g:1", "functions.f:2"
+    assert calls == [(first, '{"é": 1}'), (second, "{}"), (third, "{}")]
+    results = [(m.tool_call_id, m.content) for m in prompt.messages if m.role is Role.TOOL]
+    assert results == [(first, "1"), (second, "2"), (third, "3")]
+
+
+def test_a_named_field_is_the_prompt_before_any_shape() -> None:
+    record = {"text": "a", "prompt": "b", "id": "1"}
+    for field, asked in (("text", "a"), ("absent", "b"), (None, "b")):
+        assert read_prompt(record, "f:1", "f", field).messages[0].content == asked
+
+
+def test_where_the_model_answers() -> None:
+    talk = [("system", "s"), ("assistant", "hello"), ("user", "a"), ("user", "b"),
+            ("assistant", "c"), ("user", "d"), ("assistant", "e")]  # fmt: skip
+    messages = [{"role": role, "content": text} for role, text in talk]
+    assert read_record({"messages": messages}).after == (3, 5)
+    assert read_record({"body": {"messages": messages}, "custom_id": 1}).after == (5,)
+    assert read_record({"turns": ["a", "b"]}).after == (0, 1)
+
+
+def test_ids_are_kept_whatever_their_key() -> None:
+    keys = ("id", "custom_id", "prompt_id", "question_id", "task_id", "instance_id")
+    assert [read({"prompt": "a", key: 81}).id for key in keys] == ["81"] * len(keys)
 
 
 def test_recorded_arguments_stay_byte_for_byte() -> None:
@@ -146,46 +253,6 @@ def test_recorded_arguments_stay_byte_for_byte() -> None:
     prompt = read(record)
     assert prompt.messages[1].tool_calls[0].arguments == arguments
     assert prompt.messages[2] == Message(role=Role.TOOL, content="5", tool_call_id="functions.f:0")
-
-
-# Counts of prompts as shared/docs/inputs.md section 4 lists them, for what is JSON lines.
-ODD_FILES = {
-    "bom.jsonl": 6,
-    "crlf.jsonl": 6,
-    "blank_lines.jsonl": 6,
-    "no_final_newline.jsonl": 6,
-    "nul_escape.jsonl": 2,
-    "invalid_utf8.jsonl": 1,
-    "utf16le_bom.jsonl": 0,
-    "duplicate_keys.jsonl": 2,
-    "trailing_commas.jsonl": 1,
-    "truncated_last_line.jsonl": 5,
-    "empty.jsonl": 0,
-    "whitespace_only.jsonl": 0,
-    "gzip_plain.jsonl.gz": 6,
-    "gzip_nested.jsonl.gz.gz": 6,
-    "gzip_named_jsonl.jsonl": 6,
-    "plain_named_gz.jsonl.gz": 6,
-    "very_long_line.jsonl": 2,
-    "multilingual_emoji.jsonl": 7,
-}
-
-
-@pytest.mark.parametrize(("name", "prompts"), ODD_FILES.items())
-def test_odd_files_give_what_can_be_read(
-    shared: Callable[[str], Path], name: str, prompts: int
-) -> None:
-    found = list(read_file(InputFile(str(shared(f"odd/{name}")), "odd")))
-    assert sum(isinstance(item, Prompt) for item in found) == prompts
-    for failure in (item for item in found if isinstance(item, Failure)):
-        assert name in failure.source
-        assert failure.detail
-
-
-def test_a_wrong_checksum_does_not_pass(shared: Callable[[str], Path]) -> None:
-    (found,) = read_file(InputFile(str(shared("odd/gzip_bad_crc.jsonl.gz")), "odd"))
-    assert isinstance(found, Failure)
-    assert found.kind is FailureKind.UNREADABLE_FILE
 
 
 _JSON = st.recursive(

@@ -69,7 +69,9 @@ def test_tools_are_never_streamed_unless_it_is_forced(source: str) -> None:
 def test_what_asks_for_ids_is_part_of_the_key() -> None:
     asked = build.prompt("a")
     keys = {
-        write_request(asked, Sampling(model="m", max_tokens=9, source=source)).sha256
+        write_request(
+            asked, Sampling(model="m", max_tokens=9, source=source, delivery="whole")
+        ).sha256
         for source in SOURCES.values()
     }
     assert len(keys) == 3  # openrouter and openai are asked alike
@@ -129,7 +131,7 @@ def test_an_engine_is_asked_for_its_ids_and_they_are_kept(tmp_path: Path, source
         for row in good.values():
             choice = read_body(stored(tmp_path, row["request_sha256"]))["choices"][0]
             assert choice["token_ids"] == row["input_ids"][row["prompt_length"] :]
-            assert row["provider"] == "127.0.0.1"
+            assert (row["provider"], row["evidence"]) == ("127.0.0.1", "A1")
             assert row["cost_usd"] is None
 
 

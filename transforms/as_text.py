@@ -30,7 +30,8 @@ class AsTextFn(beam.DoFn):
             make = FORMATS[name].text
             line = make(row) if make and row else None
             if line is None:
-                left = {"id": verdict.sample.prompt.id, "format": name}
+                asked = verdict.sample.prompt
+                left = {"id": asked.id, "dataset": asked.dataset, "format": name}
                 yield TaggedOutput(LEFT_OUT, msgspec.json.encode(left) + b"\n")
             else:
                 yield TaggedOutput(name, encode_line(line))
@@ -42,7 +43,7 @@ def as_text(sample: Sample, profile: ModelProfile) -> TextRow | None:
     prompt = tokenizer.decode(sample.input_ids[: sample.prompt_length])
     if encode_parsed(prompt + sample.text, profile) != list(sample.input_ids):
         return None
-    return TextRow(sample.prompt.id, prompt, sample.text)
+    return TextRow(sample.prompt.id, sample.prompt.dataset, prompt, sample.text)
 
 
 def encode_parsed(text: str, profile: ModelProfile) -> list[int]:

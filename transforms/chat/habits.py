@@ -97,7 +97,7 @@ class Habit:
         strips_markers: It removes the tool markers from the text of calls.
         strips_thought_end: It removes the end of the thought from the text.
         joins_around_calls: It puts text before and after the tool section into one content.
-        streams_tokens: Each event of its streams is one token.
+        streams_tokens: Each event of its streams is one token, and so counted.
     """
 
     text_offset: int = 0

@@ -10,11 +10,12 @@ from transforms.chat.flags import expected_arguments
 from transforms.chat.habits import Blanks, Habit
 from transforms.chat.learning import Learned
 from transforms.chat.profile import ModelProfile, special_literals
+from transforms.chat.rejects import DUMMIES
 from transforms.chat.settings import read_settings, thinking_is_off
 from transforms.chat.special_tokens import is_prompt_counted
 from transforms.chat.statistic import texts_of
 from transforms.chat.tokens import load_tokenizer
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import Evidence, IssueCode, Repair
 from transforms.records import Exchange, Issue, Rendering, ToolCall
 
@@ -122,7 +123,7 @@ class _Mismatch:
 
 def _has_dummies(found: _Mismatch) -> bool:
     entries = found.exchange.completion.logprobs
-    return bool(entries) and {entry.logprob for entry in entries or ()} <= {0.0, -9999.0}
+    return bool(entries) and {entry.logprob for entry in entries or ()} <= DUMMIES
 
 
 def _has_room_for_thought_end(found: _Mismatch) -> bool:
@@ -202,10 +203,10 @@ def _blanks(
 def _unknown(
     chosen: Encoded, proof: Proof, learned: Learned, exchange: Exchange
 ) -> Iterator[Issue]:
-    """A host of which nothing is known; server ids need no habit."""
+    """A host of which nothing is known; ids and bytes need no habit, streams have their own."""
     if not exchange.completion.provider:
         yield Issue(IssueCode.PROVIDER_UNKNOWN, "the answer names no provider")
-    elif proof.evidence is not Evidence.A1 and not learned.knows(calls=chosen.has_calls):
+    elif not _needs_no_more(proof, learned) and not learned.knows(calls=chosen.has_calls):
         seen = learned.residuals(calls=chosen.has_calls).answers
         kind = "with calls" if chosen.has_calls else "without calls"
         detail = (
@@ -213,3 +214,14 @@ def _unknown(
             "explains 95 % of them; ask more prompts, or give --habits of a longer run"
         )
         yield Issue(IssueCode.PROVIDER_UNKNOWN, detail)
+
+
+def _needs_no_more(proof: Proof, learned: Learned) -> bool:
+    """Whether the evidence stands without counts of texts: a model may drift in many answers.
+
+    Of streams that nothing trims: a trimmed line feed may cost nothing.
+    """
+    habit = learned.habit
+    is_stream = proof.evidence is Evidence.A3 and habit.streams_tokens
+    streamed = is_stream and not habit.unsure_starts
+    return proof.evidence in {Evidence.A1, Evidence.A2} or streamed

@@ -1,6 +1,6 @@
 """From what all answers of a host say to its habit: one setting, or none rather than a guess."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from transforms.chat.habits import (
@@ -69,17 +69,22 @@ def learn_all(seen: Mapping[Stratum, Statistic]) -> dict[Stratum, Learned]:
     alone = {stratum: learn(statistic) for stratum, statistic in seen.items()}
     found = {}
     for stratum, learned in alone.items():
-        peers = [s for s in seen if s.model == stratum.model]
+        peers = [(seen[s], alone[s].habit) for s in seen if s.model == stratum.model]
         plain = {
             name
             for name in _STARTS
-            if not any(seen[peer].values("white", name) for peer in peers)
-            and any(name in _proved(seen[peer], alone[peer].habit) for peer in peers)
+            if not any(statistic.values("white", name) for statistic, _ in peers)
+            and _is_proved(*_add(_witnesses(statistic, name, habit) for statistic, habit in peers))
         }
         refuted = {name for name in _STARTS if _tells(seen[stratum], name, learned.habit) is False}
         unsure = tuple(n for n in learned.habit.unsure_starts if n not in plain or n in refuted)
         found[stratum] = replace(learned, habit=replace(learned.habit, unsure_starts=unsure))
     return found
+
+
+def _add(witnesses: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    fits, trimmed = zip(*witnesses, strict=True)
+    return sum(fits), sum(trimmed)
 
 
 _STARTS = ("thought", "content")
@@ -102,7 +107,8 @@ def learn(statistic: Statistic) -> Learned:
         keeps_history=kept == "kept",
         prompt_offset=_learn_prompt(statistic, kept, "plain"),
         tools_prompt_offset=_learn_prompt(statistic, kept, "tools"),
-        streams_tokens=_share(statistic.values("stream"), 1) >= EXPLAINED,
+        strips_thought_end=_share(statistic.values("only_thought"), 1) >= _MOST,
+        streams_tokens=_streams_tokens(statistic, text.offset),
     )
     unsure = tuple(name for name in _STARTS if name not in _proved(statistic, habit))
     return Learned(
@@ -136,6 +142,8 @@ def _fit(statistic: Statistic, kind: str, *setting: str) -> _Fit:
     """The offset under which most answers of a kind fit a setting; none explains nothing."""
     values = statistic.values(kind, *setting)
     answers = sum(statistic.values("answers", kind).values())
+    if Ids.NATIVE.value in setting:  # an id that is not there is a fault of one answer
+        answers -= sum(statistic.values("ids", "lost").values())
     offset = max((0, -1, 1), key=lambda one: values.get(one, 0))
     fits = values.get(offset, 0)
     shifted = tuple((value - offset, count) for value, count in sorted(values.items()))
@@ -193,7 +201,9 @@ def _learn_ids(statistic: Statistic) -> Ids:
     id lacks a token fits as it came where the end token is not counted: two errors cancel.)
     """
     forms = {name: sum(statistic.values("ids", name).values()) for name in _FORMS}
-    seen = max(sum(forms.values()), 1)
+    if not any(forms.values()):
+        return Ids.NATIVE  # no call was seen: `knows_calls` says that nothing is known
+    seen = sum(forms.values())
     if forms["native"] >= _MOST * seen and _explain(statistic, Ids.NATIVE):
         restarts = _share(statistic.values("index"), 0)
         return Ids.RENUMBERED if restarts > 1 - EXPLAINED else Ids.NATIVE
@@ -202,13 +212,24 @@ def _learn_ids(statistic: Statistic) -> Ids:
     return found[0] if len(found) == 1 else Ids.UNKNOWN
 
 
-_FORMS = ("native", "bare", "other")
+_FORMS = ("native", "bare", "other", "lost")
 
 
 def _explain(statistic: Statistic, ids: Ids) -> bool:
     """Whether a setting of ids, with any other setting, has the counts of nearly all answers."""
     fits = (_learn_calls(statistic, blanks, ids)[1] for blanks in INSERTED)
     return any(fit.answers and fit.fits >= EXPLAINED * fit.answers for fit in fits)
+
+
+def _streams_tokens(statistic: Statistic, offset: int) -> bool:
+    """Whether streams have as many chunks as tokens were counted, the offset aside.
+
+    Not all: a character of several tokens comes as one chunk. Chunks of several tokens are fewer by
+    a number that grows with the answer.
+    """
+    values = statistic.values("stream")
+    most = max(values.values(), default=0)
+    return values.get(offset, 0) == most >= _FEWEST[offset]
 
 
 def _learn_thought_count(statistic: Statistic, blanks: Blanks) -> ThoughtCount:
@@ -258,13 +279,33 @@ def _proved(statistic: Statistic, habit: Habit) -> set[str]:
     }
 
 
+_WITNESSES = 5
+"""Texts without a blank that it takes: a model that begins half of its texts with one begins so
+many without in 3 of 100 cases."""
+
+
 def _tells(statistic: Statistic, name: str, habit: Habit) -> bool | None:
-    """Whether texts that would show a trimmed blank in their count show none; `None`: no text."""
-    told = [(statistic.values("tells", name, "text"), habit.text_offset),
-            (statistic.values("tells", name, "calls"), habit.calls_offset)]  # fmt: skip
-    seen = sum(sum(values.values()) for values, _ in told)
-    fits = sum(values.get(offset, 0) for values, offset in told)
-    return fits >= EXPLAINED * seen if seen else None
+    """Whether texts that would show a trimmed blank in their count show none; `None`: too few."""
+    fits, trimmed = _witnesses(statistic, name, habit)
+    return None if fits < _WITNESSES and not trimmed else _is_proved(fits, trimmed)
+
+
+def _is_proved(fits: int, trimmed: int) -> bool:
+    return fits >= _WITNESSES and fits >= EXPLAINED * (fits + trimmed)
+
+
+def _witnesses(statistic: Statistic, name: str, habit: Habit) -> tuple[int, int]:
+    """Texts that would show a trimmed blank: how many show none, and how many show one.
+
+    " Oi!" is a token longer than "Oi!", and " Toyota" one shorter than "Toyota", which no drift is.
+    """
+    fits = trimmed = 0
+    for kind, offset in (("text", habit.text_offset), ("calls", habit.calls_offset)):
+        for way, sign in (("longer", 1), ("shorter", -1)):
+            values = statistic.values("tells", name, kind, way)
+            fits += values.get(offset, 0)
+            trimmed += sum(n for value, n in values.items() if (value - offset) * sign > 0)
+    return fits, trimmed
 
 
 UNKNOWN = Learned(habit=GUESS, knows_text=False, knows_calls=False)

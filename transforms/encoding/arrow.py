@@ -15,6 +15,7 @@ from transforms.encoding.loss_mask import Masking
 _SCHEMA = pa.schema(
     [
         pa.field("id", pa.string()),
+        pa.field("dataset", pa.string()),
         pa.field("input_ids", pa.list_(pa.int64())),
         pa.field("loss_mask", pa.list_(pa.int64())),
         pa.field("seq_len", pa.int64()),
@@ -52,6 +53,7 @@ class ArrowRows:
         masks = [self._masking(*pair) for pair in zip(ids, lengths, strict=True)]
         columns = [
             pa.array([row["id"] for row in self._rows]),
+            pa.array([row["dataset"] for row in self._rows]),
             flat_lists(ids, np.int64),
             flat_lists(masks, np.int64),
             pa.array([len(row) for row in ids], pa.int64()),

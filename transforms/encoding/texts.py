@@ -19,13 +19,14 @@ class TextRow:
     """A sample whose text gives its ids back: the rendered prompt, and what was sampled."""
 
     id: str
+    dataset: str
     prompt: str
     answer: str
 
 
 def to_specforge(row: TextRow) -> dict[str, Any]:
     """SpecForge with `data.is_preformatted`."""
-    return {"id": row.id, "text": row.prompt + row.answer}
+    return {"id": row.id, "dataset": row.dataset, "text": row.prompt + row.answer}
 
 
 def to_messages(row: TextRow) -> dict[str, Any]:
@@ -34,7 +35,8 @@ def to_messages(row: TextRow) -> dict[str, Any]:
         {"role": "user", "content": row.prompt},
         {"role": "assistant", "content": row.answer},
     ]
-    return {"id": row.id, "conversation_id": row.id, "messages": messages}
+    named = {"id": row.id, "dataset": row.dataset, "conversation_id": row.id}
+    return named | {"messages": messages}
 
 
 _HEADERS = {
@@ -66,4 +68,4 @@ def to_torchspec(row: TextRow) -> dict[str, Any] | None:
         return None
     plain = [(role, content.removeprefix("<think></think>")) for role, content in earlier]
     conversation = [{"role": role, "content": content} for role, content in [*plain, last]]
-    return {"id": row.id, "conversations": conversation}
+    return {"id": row.id, "dataset": row.dataset, "conversations": conversation}

@@ -1,47 +1,161 @@
 """Record shapes: which keys mean which reading. A shape is an entry of `SHAPES`."""
 
-import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from transforms.failures import FailureKind, RecordError
-from transforms.records import Message, Prompt, Role, ToolCall
+from transforms.prompts import turns
+from transforms.prompts.bfcl import Lookup, class_tools
+from transforms.prompts.identity import content_digest, read_id, refuse_surrogates
+from transforms.prompts.messages import invalid, parse_json_text
+from transforms.prompts.refusals import refuse_incomplete, refuse_no_prompt, unknown
+from transforms.prompts.tools import read_tools
+from transforms.records import Message, Prompt, Role
 
-_ROLES: Mapping[str, Role] = {
-    "system": Role.SYSTEM,
-    "developer": Role.SYSTEM,
-    "user": Role.USER,
-    "human": Role.USER,
-    "assistant": Role.ASSISTANT,
-    "gpt": Role.ASSISTANT,
-    "tool": Role.TOOL,
-}
+Record = Mapping[str, Any]
+
+
+def _declared_tools(record: Record, _lookup: Lookup) -> tuple[str, ...]:
+    given = record.get("tools")
+    return read_tools(record.get("functions") if given is None else given)
+
+
+def _body_tools(record: Record, lookup: Lookup) -> tuple[str, ...]:
+    return _declared_tools(parse_json_text(record["body"]), lookup)
+
+
+def _bfcl_tools(record: Record, _lookup: Lookup) -> tuple[str, ...]:
+    """The API takes no dots in names; the benchmark writes `_` for them."""
+    return read_tools(record["function"], lambda name: name.replace(".", "_"))
+
+
+def _class_tools(record: Record, lookup: Lookup) -> tuple[str, ...]:
+    return read_tools(class_tools(record, lookup))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a record says.
+
+    Attributes:
+        shape: The name of the entry of `SHAPES` that read it.
+        messages: All turns, recorded answers too: those are history, never a target.
+        after: Indexes of the messages after which the model is to answer, in order.
+        note: What the reading leaves out.
+    """
+
+    shape: str
+    id: str
+    messages: tuple[Message, ...]
+    tools: tuple[str, ...]
+    after: tuple[int, ...]
+    note: str = ""
+
+    @property
+    def asked(self) -> tuple[Message, ...]:
+        """Up to the last turn that can be asked: every answer before it is recorded."""
+        for turn in self.after:
+            following = self.messages[turn + 1 : turn + 2]
+            if turn == self.after[-1] or not following or following[0].role is not Role.ASSISTANT:
+                return self.messages[: turn + 1]
+        return self.messages
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A record with `key` is of this shape; `read` gives the messages of its value."""
+    """A record that has all of `keys` is of this shape.
 
-    key: str
-    read: Callable[[Any], list[Message]]
+    Attributes:
+        read: The messages of the value of the first key.
+        tools: The record's definitions.
+        every_turn: The turns are the user's alone: each is answered.
+        last_turn: The last turn alone is answered: what comes before was a request of its own.
+        is_question: One text, which is refused beside a passage that it may be about.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    read: Callable[[Any, Record], Sequence[Message]]
+    tools: Callable[[Record, Lookup], tuple[str, ...]] = _declared_tools
+    every_turn: bool = False
+    last_turn: bool = False
+    is_question: bool = False
+    note: str = ""
+
+
+SHAPES = (
+    Shape("messages", ("messages",), turns.conversation),
+    Shape("conversations", ("conversations",), turns.conversation),
+    Shape("FastChat turns", ("turns",), turns.user_turns, every_turn=True),
+    Shape("OpenAI batch", ("body", "custom_id"), turns.body, _body_tools, last_turn=True,
+          note="the settings in body are another run's"),
+    Shape("BFCL", ("question", "function"), turns.listed_turns, _bfcl_tools, every_turn=True),
+    Shape("BFCL, multi-turn", ("question", "initial_config"), turns.listed_turns, _class_tools,
+          every_turn=True, note="tools by class, from BFCL_func_doc_*.json beside the file"),
+    Shape("BFCL, no functions", ("question", "involved_classes"), turns.listed_turns,
+          every_turn=True, note="its functions are not in the file"),
+    Shape("multiple choice", ("question", "A", "B", "C"), turns.text, is_question=True,
+          note="the choices A, B, C… are not asked"),
+    Shape("SWE-bench", ("problem_statement",), turns.text),
+    Shape("code problem", ("description", "test_cases"), turns.text),
+    Shape("prompt", ("prompt",), turns.text),
+    Shape("question", ("question",), turns.listed_turns, is_question=True),
+    Shape("alpaca", ("instruction",), turns.alpaca, is_question=True),
+    Shape("UltraChat", ("data", "class"), turns.alternating),
+    Shape("UltraChat", ("data", "id"), turns.alternating),
+)  # fmt: skip
+
+
+def _find_shape(record: Record) -> Shape | None:
+    """The first whose keys all have a value; a null stands for an absent key."""
+    present = {key for key, value in record.items() if value is not None}
+    return next((shape for shape in SHAPES if present.issuperset(shape.keys)), None)
+
+
+def _is_conversation(record: Any) -> bool:
+    return (
+        isinstance(record, list)
+        and bool(record)
+        and all(isinstance(item, dict) and ("role" in item or "from" in item) for item in record)
+    )
+
+
+def no_files(_name: str) -> tuple[bytes, ...]:
+    """For records that stand beside no file."""
+    return ()
 
 
 def parse_record(line: bytes) -> dict[str, Any]:
-    """One line's JSON object.
+    """One line's JSON object; a list of messages, or a text, is an object of the shape it has.
 
     Raises:
-        RecordError: `MALFORMED_JSON`, or `INVALID_PROMPT` for JSON that is no object.
+        RecordError: `MALFORMED_JSON`, or `INVALID_PROMPT` for JSON that is none of these.
     """
     try:
         record = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
         raise RecordError(FailureKind.MALFORMED_JSON, f"{error}") from error
+    if isinstance(record, str):
+        return {"prompt": record}
+    if _is_conversation(record):
+        return {"messages": record}
     if not isinstance(record, dict):
-        kind = type(record).__name__
-        raise RecordError(FailureKind.INVALID_PROMPT, f"a JSON {kind}, not an object")
+        raise invalid(f"a JSON {type(record).__name__}, not an object")
     return record
+
+
+def parse_text(line: bytes) -> dict[str, Any]:
+    """The record of a line of plain text.
+
+    Raises:
+        RecordError: `MALFORMED_JSON`, not UTF-8.
+    """
+    try:
+        return {"prompt": line.decode()}
+    except UnicodeDecodeError as error:
+        raise RecordError(FailureKind.MALFORMED_JSON, f"{error}") from error
 
 
 def original_line(line: bytes) -> bytes:
@@ -50,166 +164,84 @@ def original_line(line: bytes) -> bytes:
         record = parse_record(line)
     except RecordError:
         return line
-    has_prompt = any(shape.key in record for shape in SHAPES)
-    if has_prompt or not isinstance(record.get("rejection"), dict):
+    if _find_shape(record) is not None or not isinstance(record.get("rejection"), dict):
         return line
     raw = record.get("raw")
     return original_line(raw.encode(errors="surrogateescape")) if isinstance(raw, str) else line
 
 
-def read_prompt(record: dict[str, Any], source: str, dataset: str) -> Prompt:
+def read_prompt(
+    record: Record,
+    source: str,
+    dataset: str,
+    prompt_field: str | None = None,
+    lookup: Lookup = no_files,
+) -> Prompt:
     """The prompt of a record. A recorded last answer is dropped: it is what we ask for.
 
     Raises:
         RecordError: `INVALID_PROMPT`; the message names the keys that were seen.
     """
-    shape = next((shape for shape in SHAPES if shape.key in record), None)
-    if shape is None:
-        wanted = ", ".join(shape.key for shape in SHAPES)
-        raise _invalid(f"none of the keys {wanted}; it has {', '.join(map(str, record)) or 'none'}")
-    messages = shape.read(record[shape.key])
-    while messages and messages[-1].role is Role.ASSISTANT:
-        messages.pop()
-    if not any(message.role is Role.USER and message.content for message in messages):
-        raise _invalid("no user message with text")
-    tools = _read_tools(record.get("tools"))
-    identity = _read_id(record, messages, tools)
-    _refuse_surrogates(identity, messages)
+    reading = read_record(record, prompt_field, lookup)
     return Prompt(
-        id=identity,
-        messages=tuple(messages),
-        tools=tools,
+        id=reading.id,
+        messages=reading.asked,
+        tools=reading.tools,
         source=source,
         dataset=dataset,
     )
 
 
-def _refuse_surrogates(identity: str, messages: list[Message]) -> None:
-    """What UTF-8 cannot carry can neither be sent nor written."""
-    try:
-        _dump([identity, [_canonical(message) for message in messages]]).encode()
-    except UnicodeEncodeError as error:
-        raise _invalid(f"holds a lone surrogate: {error.object[error.start]!r}") from error
+def read_record(
+    record: Record, prompt_field: str | None = None, lookup: Lookup = no_files
+) -> Reading:
+    """The whole reading of a record; `prompt_field` names the field that is the prompt.
+
+    Raises:
+        RecordError: `INVALID_PROMPT`.
+    """
+    named = prompt_field is not None and record.get(prompt_field) is not None
+    shape = Shape("named field", (prompt_field,), turns.text) if named and prompt_field else None
+    if shape is None:
+        refuse_no_prompt(record)
+        shape = _find_shape(record)
+    if shape is None:
+        raise invalid(unknown(record, ", ".join(dict.fromkeys(one.keys[0] for one in SHAPES))))
+    if shape.is_question:
+        refuse_incomplete(record)
+    messages = turns.with_system(shape.read(record[shape.keys[0]], record), record)
+    after = _turns(messages, shape)
+    tools = shape.tools(record, lookup)
+    return _complete(record, shape, messages, tools, after)
 
 
-def _invalid(detail: str) -> RecordError:
-    return RecordError(FailureKind.INVALID_PROMPT, detail)
+def _complete(
+    record: Record,
+    shape: Shape,
+    messages: tuple[Message, ...],
+    tools: tuple[str, ...],
+    after: tuple[int, ...],
+) -> Reading:
+    reading = Reading(shape.name, "", messages, tools, after, shape.note)
+    identity = read_id(record, content_digest(reading.asked, tools))
+    refuse_surrogates(identity, reading.asked, tools)
+    return Reading(shape.name, identity, messages, tools, after, shape.note)
 
 
-def _read_messages(value: Any) -> list[Message]:
-    """OpenAI messages, or ShareGPT turns of `from` and `value`."""
-    if not isinstance(value, list):
-        raise _invalid(f"messages are a JSON {type(value).__name__}, not a list")
-    return [_read_message(item) for item in value]
-
-
-def _read_text(value: Any) -> list[Message]:
-    if not isinstance(value, str):
-        raise _invalid(f"prompt is a JSON {type(value).__name__}, not a text")
-    return [Message(role=Role.USER, content=value)]
-
-
-SHAPES = (
-    Shape("messages", _read_messages),
-    Shape("conversations", _read_messages),
-    Shape("prompt", _read_text),
-)
-
-
-def _read_message(item: Any) -> Message:
-    if not isinstance(item, dict):
-        raise _invalid(f"a message is a JSON {type(item).__name__}, not an object")
-    word = item.get("role", item.get("from"))
-    if not isinstance(word, str) or word not in _ROLES:
-        raise _invalid(f"role {word!r} is none of {', '.join(_ROLES)}")
-    return Message(
-        role=_ROLES[word],
-        content=_read_content(item.get("content", item.get("value"))),
-        reasoning=_text_or_none(item, "reasoning", "reasoning_content"),
-        tool_calls=_read_calls(item.get("tool_calls")),
-        tool_call_id=_text_or_none(item, "tool_call_id"),
-        name=_text_or_none(item, "name"),
-    )
-
-
-def _read_content(content: Any) -> str | None:
-    """A text, or parts that are all text; anything else is not converted but refused."""
-    if content is None or isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise _invalid(f"content is a JSON {type(content).__name__}, not a text")
-    texts = []
-    for part in content:
-        if not isinstance(part, dict) or not isinstance(part.get("text"), str):
-            kind = part.get("type") if isinstance(part, dict) else type(part).__name__
-            raise _invalid(f"content has a part of type {kind!r}; only text can be asked")
-        texts.append(part["text"])
-    return "".join(texts)
-
-
-def _read_calls(calls: Any) -> tuple[ToolCall, ...]:
-    if not isinstance(calls, list | None):
-        raise _invalid(f"tool_calls are a JSON {type(calls).__name__}, not a list")
-    return tuple(_read_call(call) for call in calls or ())
-
-
-def _read_call(call: Any) -> ToolCall:
-    try:
-        function = call["function"]
-        name, arguments = function["name"], function.get("arguments", "")
-    except (TypeError, KeyError, AttributeError) as error:
-        raise _invalid(f"a tool call without its function: {error}") from error
-    if not isinstance(name, str):
-        raise _invalid(f"a tool call's name is a JSON {type(name).__name__}")
-    if not isinstance(arguments, str):  # the record holds no text to keep: dumped once
-        arguments = _dump(arguments)
-    identity = call.get("id")
-    return ToolCall(id=None if identity is None else str(identity), name=name, arguments=arguments)
-
-
-def _read_tools(tools: Any) -> tuple[str, ...]:
-    """Tool definitions: a list, or JSON text of one; a bare function gets its envelope."""
-    if isinstance(tools, str):
-        try:
-            tools = json.loads(tools) if tools else None
-        except (ValueError, RecursionError) as error:
-            raise _invalid(f"tools are text but not JSON: {error}") from error
-    if tools is None:
-        return ()
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise _invalid("tools are not a list of objects")
-    return tuple(_dump(_as_function(tool)) for tool in tools)
-
-
-def _as_function(tool: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "function", "function": tool} if "function" not in tool else tool
-
-
-def _text_or_none(item: dict[str, Any], *names: str) -> str | None:
-    found = next((item[name] for name in names if item.get(name) is not None), None)
-    if found is not None and not isinstance(found, str):
-        raise _invalid(f"{names[0]} is a JSON {type(found).__name__}, not a text")
-    return found
-
-
-def _read_id(record: dict[str, Any], messages: list[Message], tools: tuple[str, ...]) -> str:
-    given = record.get("id")
-    if isinstance(given, str) and given:
-        return given
-    if isinstance(given, bool | int | float) and given == given:  # noqa: PLR0124 - NaN is no id
-        return json.dumps(given)
-    canonical = [[_canonical(message) for message in messages], list(tools)]
-    return hashlib.sha256(_dump(canonical).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _canonical(message: Message) -> list[Any]:
-    calls = [[call.id, call.name, call.arguments] for call in message.tool_calls]
-    given = [message.role, message.content, message.reasoning, calls]
-    return [*given, message.tool_call_id, message.name]
-
-
-def _dump(value: Any) -> str:
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        raise _invalid(f"cannot be written as JSON again: {error}") from error
+def _turns(messages: Sequence[Message], shape: Shape) -> tuple[int, ...]:
+    """After which messages the model answers: where it did, and at the end."""
+    first = next((i for i, m in enumerate(messages) if m.role is Role.USER and m.content), None)
+    if first is None:
+        raise invalid("no user message with text")
+    turns = [
+        index
+        for index, message in enumerate(messages)
+        if index >= first
+        and message.role is not Role.ASSISTANT
+        and (
+            (shape.every_turn and message.role is Role.USER)
+            or messages[index + 1 : index + 2] == ()
+            or messages[index + 1].role is Role.ASSISTANT
+        )
+    ]
+    return tuple(turns[-1:] if shape.last_turn else turns)
