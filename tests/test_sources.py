@@ -131,7 +131,7 @@ def test_an_engine_is_asked_for_its_ids_and_they_are_kept(tmp_path: Path, source
         for row in good.values():
             choice = read_body(stored(tmp_path, row["request_sha256"]))["choices"][0]
             assert choice["token_ids"] == row["input_ids"][row["prompt_length"] :]
-            assert row["provider"] == "127.0.0.1"
+            assert (row["provider"], row["evidence"]) == ("127.0.0.1", "A1")
             assert row["cost_usd"] is None
 
 

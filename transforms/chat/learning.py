@@ -201,7 +201,9 @@ def _learn_ids(statistic: Statistic) -> Ids:
     id lacks a token fits as it came where the end token is not counted: two errors cancel.)
     """
     forms = {name: sum(statistic.values("ids", name).values()) for name in _FORMS}
-    seen = max(sum(forms.values()), 1)
+    if not any(forms.values()):
+        return Ids.NATIVE  # no call was seen: `knows_calls` says that nothing is known
+    seen = sum(forms.values())
     if forms["native"] >= _MOST * seen and _explain(statistic, Ids.NATIVE):
         restarts = _share(statistic.values("index"), 0)
         return Ids.RENUMBERED if restarts > 1 - EXPLAINED else Ids.NATIVE
