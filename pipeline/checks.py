@@ -1,14 +1,17 @@
 """Flags that cannot be meant are refused before anything is done."""
 
 import argparse
+import hashlib
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from apache_beam.runners.runner import create_runner
 
+from transforms.chat.profile import ModelProfile, all_special_ids
+from transforms.encoding.formats import FORMATS, SELF_TOLD
 from transforms.failures import ConfigError
 from transforms.openrouter.open_store import GCS
 from transforms.openrouter.source import OPENROUTER, Source
-from transforms.write import FORMATS
 
 _HUGE = 10**9
 
@@ -28,17 +31,48 @@ def check_flags(flags: argparse.Namespace, source: Source) -> None:
     _check_places(flags.output or "", flags.store or "")
 
 
-def read_formats(names: str) -> tuple[str, ...]:
+def read_formats(names: str, profile: ModelProfile) -> tuple[str, ...]:
     """The formats of `--formats`, each once.
 
     Raises:
-        ConfigError: None, or one that there is not.
+        ConfigError: None, or one that there is not, or that this model has no way to.
     """
     formats = tuple(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     unknown = [name for name in formats if name not in FORMATS]
     if unknown or not formats:
         raise ConfigError(f"--formats {names}: {unknown or 'none'}; choose of {', '.join(FORMATS)}")
+    if not set(formats) & set(SELF_TOLD):
+        raise ConfigError(f"--formats {names}: add one of {', '.join(SELF_TOLD)}: they say it all")
+    for name in formats:
+        if missing := sorted(FORMATS[name].needs - set(profile.special_tokens)):
+            raise ConfigError(f"--formats {name}: --profile {profile.name} has no {missing[0]}")
     return formats
+
+
+def read_draft_size(size: int | None, profile: ModelProfile) -> int | None:
+    """The number of ids of `--draft_vocab_size`.
+
+    Raises:
+        ConfigError: It has no room for the special ones, or the model has no more.
+    """
+    least, most = len(all_special_ids(profile)), profile.tokenizer.vocabulary
+    if size is not None and not least <= size <= most:
+        raise ConfigError(
+            f"--draft_vocab_size {size}: from {least} (the special ids, always there) to {most}"
+        )
+    return size
+
+
+def digest_of(habits: str | None) -> str | None:
+    """SHA-256 of the file of `--habits`.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return habits and hashlib.sha256(Path(habits).read_bytes()).hexdigest()
+    except OSError as error:
+        raise ConfigError(f"--habits {habits}: {error}") from error
 
 
 def _check_source(flags: argparse.Namespace, source: Source) -> None:

@@ -4,9 +4,10 @@ import argparse
 from decimal import Decimal
 
 from transforms.codes import Evidence
+from transforms.encoding.formats import FORMATS
+from transforms.encoding.loss_mask import DIALECTS
 from transforms.openrouter.source import OPENROUTER, SOURCES
 from transforms.openrouter.wire import DEFAULT_DELIVERY, DELIVERIES
-from transforms.write import FORMATS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -135,6 +136,12 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         )  # fmt: skip
     group.add_argument("--formats", default="parquet,tfrecord", metavar="NAME,…",
         help=f"Formats of the samples: any of {', '.join(FORMATS)}.")  # fmt: skip
+    group.add_argument("--loss_mask", choices=tuple(DIALECTS), default="exact",
+        help="Whose mask jsonl and arrow hold: exact is 1 on what was sampled and nothing else."
+        )  # fmt: skip
+    group.add_argument("--draft_vocab_size", type=int, metavar="N",
+        help="Write maps to a drafter's vocabulary: all special ids and the most frequent others."
+        )  # fmt: skip
     group.add_argument("--max_bad_ratio", type=float, default=0.5, metavar="X",
         help="Exit with 3 if more than this share of the prompts did not become samples."
         )  # fmt: skip

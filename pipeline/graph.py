@@ -41,7 +41,7 @@ def build(pipeline: beam.Pipeline, config: RunConfig, habits: Habits, folder: st
     verdicts = samples.good | ValidateSpecialTokens(config.profile, habits, config.min_evidence)
     good, bad = verdicts.good | PartitionByVerdict()
 
-    _ = good | WriteSamples(folder, config.formats)
+    _ = good | WriteSamples(folder, config.formats, config.profile, config.loss_mask)
     _ = bad | "WriteBad" >> WriteRejections(folder, "bad")
     _ = prompts.failures | "WriteUnread" >> WriteRejections(folder, "read")
     _ = exchanges.failures | "WriteUncalled" >> WriteRejections(folder, "call")

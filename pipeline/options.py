@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.beam_flags import refuse_unknown, worker_processes
-from pipeline.checks import check_flags, read_formats
+from pipeline.checks import check_flags, digest_of, read_draft_size, read_formats
 from pipeline.extra_body import read_extra_body
 from pipeline.flags import add_arguments
 from pipeline.hosts import read_hosts
@@ -39,6 +39,9 @@ class RunConfig:
         output: Absolute folder that the finished output is renamed to.
         spread: True on a cluster: prompts cross one shuffle behind the reader.
         processes: Worker processes that the flags declare; limits are shared among them.
+        loss_mask: Dialect of the masks that are written.
+        draft_vocab_size: Ids of the drafter; `None`: no maps are made.
+        habits_sha256: Of the file that `habits` names.
         limit, shuffle_seed: Which records are read, and in which order.
         dry_run, explain_input: Only say what would be done, or how the input is read.
         beam_arguments: What is left for Beam, the runner included.
@@ -58,6 +61,9 @@ class RunConfig:
     habits: str | None
     min_evidence: Evidence
     formats: tuple[str, ...]
+    loss_mask: str
+    draft_vocab_size: int | None
+    habits_sha256: str | None
     max_bad_ratio: float
     spread: bool
     processes: int
@@ -98,6 +104,9 @@ class RunConfig:
             "delivery": self.sampling.delivery,
             "escape_special_text": self.sampling.escapes_special_text,
             "formats": list(self.formats),
+            "loss_mask": self.loss_mask,
+            "draft_vocab_size": self.draft_vocab_size,
+            "habits_sha256": self.habits_sha256,
         }
 
 
@@ -141,7 +150,10 @@ def _configure(flags: argparse.Namespace, rest: tuple[str, ...]) -> RunConfig:
         job=flags.job,
         habits=absolute(flags.habits) if flags.habits else None,
         min_evidence=Evidence(flags.min_evidence),
-        formats=read_formats(flags.formats),
+        formats=read_formats(flags.formats, profile),
+        loss_mask=flags.loss_mask,
+        draft_vocab_size=read_draft_size(flags.draft_vocab_size, profile),
+        habits_sha256=digest_of(flags.habits),
         max_bad_ratio=flags.max_bad_ratio,
         spread=not local or processes > 1,
         processes=processes,

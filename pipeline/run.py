@@ -1,29 +1,23 @@
 """Sub-command `run`: asks, judges, writes, counts, publishes."""
 
 import contextlib
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import apache_beam as beam
-import msgspec
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from pipeline import graph
 from pipeline.explain import explain_input
+from pipeline.finish import finish
 from pipeline.options import RunConfig, read_options
 from pipeline.output import (
-    MANIFEST,
     claim_output,
     claim_store,
     publish,
     run_folder,
-    write_json,
 )
 from pipeline.preparation import check_places, prepare
 from pipeline.rehearsal import rehearse
@@ -95,7 +89,7 @@ def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]
     prompts = count_read(folder)
     summary = summarise(prompts, tally, spent, habits, time.monotonic() - started)
     check_conservation(summary)
-    _finish(config, folder, habits, summary, argv)
+    finish(config, folder, habits, summary, argv)
     publish(folder, output)
     show(summary, config)
     bad_share = 1 - summary["good"] / prompts
@@ -128,33 +122,6 @@ def _habits(config: RunConfig) -> Habits:
         return read_habits(Path(config.habits))
     learned = config.learned_habits_file
     return read_habits(learned) if learned.exists() else Habits()
-
-
-def _finish(
-    config: RunConfig,
-    folder: Path,
-    habits: Habits,
-    summary: dict[str, Any],
-    argv: Sequence[str],
-) -> None:
-    """Writes the files that say what the folder is; `summary.json` last: it makes it valid."""
-    shutil.rmtree(folder / "counts")
-    for name in ("samples", "rejections"):
-        (folder / name).mkdir(exist_ok=True)
-    for left in folder.glob(".writing-*"):
-        shutil.rmtree(left)
-    write_habits(habits, folder / "habits.json")
-    manifest = {
-        "configuration": config.identity(),
-        "command": ["python", "-m", "pipeline.main", "run", *argv],
-        "code_version": metadata.version("eagle3-data-pipeline"),
-        "profile": msgspec.to_builtins(config.profile),
-        "run_id": config.run_id,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    write_json(folder / MANIFEST, manifest)
-    write_json(folder / "summary.json", summary)
-    os.sync()
 
 
 def _end_collect(config: RunConfig, spent: Spent, failed: dict[str, FailureCount]) -> int:

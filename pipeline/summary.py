@@ -34,6 +34,7 @@ def summarise(
             name: {"good": rows["good"], "bad": rows["bad"], **habits.summary(name)}
             for name, rows in sorted(tally.providers.items())
         },
+        "formats": tally.rows,
         "evidence": dict(sorted(tally.evidence.items())),
     }
 

@@ -10,10 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from pipeline.samples import read_json_lines, read_samples
-from transforms.encoding.tfrecord import count_records
+from transforms.encoding.formats import FORMATS, Format
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
 from transforms.openrouter.store import ResponseStore
@@ -38,12 +36,18 @@ class Spent:
 
 @dataclass(slots=True)
 class Tally:
-    """Rows on disk by what became of them; `answered` is the request of each that has an answer."""
+    """Rows on disk by what became of them.
+
+    Attributes:
+        answered: The request of each that has an answer.
+        rows: Of each format.
+    """
 
     good: int = 0
     bad: int = 0
     failed: int = 0
     answered: list[str] = field(default_factory=list)
+    rows: dict[str, int] = field(default_factory=dict)
     codes: Counter[str] = field(default_factory=Counter)
     evidence: Counter[str] = field(default_factory=Counter)
     providers: dict[str, Counter[str]] = field(default_factory=dict)
@@ -139,24 +143,25 @@ def _count_samples(folder: Path, formats: tuple[str, ...], tally: Tally) -> None
         tally.evidence[row["evidence"]] += 1
         tally.of_provider(row["provider"])["good"] += 1
     tally.good = len(ids)
+    left_out = Counter(row["format"] for row in read_json_lines(folder / "left_out"))
     for name in formats:
-        if (rows := _ROWS[name](folder / "samples")) != tally.good:
-            raise BrokenTallyError(f"{rows} rows in {name}, {tally.good} in {formats[0]}")
+        rows = tally.rows[name] = _count_rows(folder, FORMATS[name])
+        if rows + left_out[name] != tally.good:
+            raise BrokenTallyError(
+                f"{rows} rows in {name}, {left_out[name]} left out of it, {tally.good} samples"
+            )
 
 
-def _parquet_rows(folder: Path) -> int:
-    return sum(pq.read_metadata(path).num_rows for path in folder.glob("part-*.parquet"))
+def _count_rows(folder: Path, form: Format) -> int:
+    """Rows of all parts.
 
-
-def _tfrecord_rows(folder: Path) -> int:
-    rows = 0
-    for path in folder.glob("part-*.tfrecord"):
-        with path.open("rb") as file:
-            rows += count_records(file)
-    return rows
-
-
-_ROWS = {"parquet": _parquet_rows, "tfrecord": _tfrecord_rows}
+    Raises:
+        BrokenTallyError: One of them is cut.
+    """
+    try:
+        return sum(map(form.count, form.parts(folder)))
+    except ValueError as error:
+        raise BrokenTallyError(f"{form.folder}: {error}") from error
 
 
 def _count_rejection(rejection: dict[str, Any], tally: Tally) -> str:

@@ -22,12 +22,15 @@ from transforms.chat.profile import ModelProfile
 from transforms.chat.residuals import Residuals, estimate_hidden_drift
 from transforms.chat.statistic import Statistic
 from transforms.encoding.columns import SCHEMA, to_columns
+from transforms.encoding.loss_mask import Masking
 from transforms.encoding.parquet import ParquetRows
 from transforms.encoding.rejection import encode_rejection
 from transforms.encoding.tfrecord import TFRecordRows, decode_example, encode_example, read_records
 from transforms.failures import ConfigError, Failure, FailureKind, Stage
 from transforms.prompts.shapes import original_line, parse_record, read_prompt
 from transforms.records import Message, Role, Verdict
+
+EXACT = Masking("exact", frozenset())
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def verdicts(kimi: ModelProfile) -> list[Verdict]:
 
 def test_parquet_is_read_back_by_pyarrow(verdicts: list[Verdict]) -> None:
     file = io.BytesIO()
-    rows = ParquetRows(file)
+    rows = ParquetRows(file, EXACT)
     for verdict in verdicts:
         rows.write(to_columns(verdict))
     rows.close()
@@ -69,7 +72,7 @@ def test_parquet_is_read_back_by_pyarrow(verdicts: list[Verdict]) -> None:
 def test_tfrecord_is_read_back_by_another_reader(verdicts: list[Verdict], tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     with path.open("wb") as file:
-        rows = TFRecordRows(file)
+        rows = TFRecordRows(file, EXACT)
         for verdict in verdicts:
             rows.write(to_columns(verdict))
         rows.close()
@@ -93,7 +96,7 @@ def test_both_formats_hold_the_same_row(verdicts: list[Verdict]) -> None:
 
 def test_a_cut_or_damaged_record_is_not_read(verdicts: list[Verdict]) -> None:
     file = io.BytesIO()
-    TFRecordRows(file).write(to_columns(verdicts[0]))
+    TFRecordRows(file, EXACT).write(to_columns(verdicts[0]))
     data = file.getvalue()
     assert struct.unpack("<Q", data[:8])[0] == len(data) - 16
     for damaged in (data[:-1], data[:20] + b"\0" + data[21:], data[:7], b"\1" + data[1:]):

@@ -71,7 +71,8 @@ def test_good_rows_are_what_was_sampled_and_a_rerun_sends_nothing(
     again = summary(tmp_path / "out")
     assert (again["requests_sent"], again["answers_reused"], again["cost_usd"]) == (0, 120, 0)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "habits.json", "manifest.json", "rejections", "samples", "summary.json",
+        "README.md", "habits.json", "manifest.json", "rejections", "samples", "summary.json",
+        "vocabulary",
     ]  # fmt: skip
 
 

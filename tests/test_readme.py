@@ -10,6 +10,8 @@ from pipeline.main import COMMANDS, USAGE
 from tests.programs import ROOT
 from transforms.codes import Flag, IssueCode, Repair
 from transforms.encoding.columns import SCHEMA
+from transforms.encoding.formats import FORMATS
+from transforms.encoding.loss_mask import DIALECTS
 from transforms.failures import FailureKind
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -56,3 +58,11 @@ def test_every_command_teaches_its_flags(command: str) -> None:
     assert flags
     blocks = re.split(r"^  (?=--|-h)", run.stdout, flags=re.MULTILINE)[1:]
     assert [block for block in blocks if len(block.split()) < 3] == []
+
+
+def test_lists_every_format_and_dialect() -> None:
+    section = README.split("### Formats")[1].split("### Columns")[0]
+    formats, dialects = section.split("| dialect |")
+    assert re.findall(r"^\| `(\w+)` \|", formats, re.MULTILINE) == list(FORMATS)
+    cells = re.findall(r"^\| (`.*?) \|", dialects, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(cells))) == set(DIALECTS)

@@ -5,6 +5,7 @@ A feature that has no value is an empty list: `tf.data` reads it as its default,
 
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import google_crc32c
@@ -12,6 +13,7 @@ import pyarrow as pa
 from tfrecord.example_pb2 import Example
 
 from transforms.encoding.columns import SCHEMA
+from transforms.encoding.loss_mask import Masking
 
 _MASK_DELTA = 0xA282EAD8
 
@@ -19,7 +21,7 @@ _MASK_DELTA = 0xA282EAD8
 class TFRecordRows:
     """Writes rows of `columns.to_columns` to an open file."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, _masking: Masking) -> None:
         self._file = file
 
     def write(self, row: dict[str, Any]) -> None:
@@ -66,13 +68,14 @@ def frame(record: bytes) -> bytes:
     return b"".join((length, _masked_crc(length), record, _masked_crc(record)))
 
 
-def count_records(file: BinaryIO) -> int:
+def count_records(path: Path) -> int:
     """Number of whole records, every checksum verified.
 
     Raises:
         ValueError: A record is cut or damaged.
     """
-    return sum(1 for _ in read_records(file))
+    with path.open("rb") as file:
+        return sum(1 for _ in read_records(file))
 
 
 def read_records(file: BinaryIO) -> Iterator[bytes]:
