@@ -1,4 +1,4 @@
-"""`python -m pipeline.main [run|show] …`: picks the sub-command, sets the exit code.
+"""`python -m pipeline.main [run|show|check] …`: picks the sub-command, sets the exit code.
 
 It defines nothing that travels: what is defined in `__main__` comes back as another class.
 """
@@ -14,6 +14,7 @@ from types import FrameType
 COMMANDS = {
     "run": "ask a model every prompt and write the exact token ids of its answers (the default)",
     "show": "print one sample or rejection with its special tokens marked",
+    "check": "hold a profile against its tokenizer, golden vectors and chat template",
 }
 USAGE = """usage: python -m pipeline.main [COMMAND] [FLAGS]
 
@@ -22,7 +23,8 @@ commands:
 
 COMMAND --help tells the flags of each. Exit codes: 0 complete, 1 a bug or a fault of the machine,
 2 the command cannot be meant, 3 too many bad rows, 4 stopped by the spend cap, 5 fatal answer of
-the service, 130 interrupted; all of them leave a store from which the same command goes on.
+the service, 6 `check` found a difference, 130 interrupted; all of them leave a store from which the
+same command goes on.
 """
 MACHINE, CONFIG_ERROR, INTERRUPTED = 1, 2, 130
 _FULL_OR_READ_ONLY = {errno.ENOSPC, errno.EROFS, errno.EDQUOT}

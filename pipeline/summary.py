@@ -86,7 +86,8 @@ def _cell(value: Any) -> str:
 def _cell_of(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value)
-    return ", ".join(f"{name} {_number(inner)}" for name, inner in value.items())
+    told = {name: inner for name, inner in value.items() if not isinstance(inner, dict)}
+    return ", ".join(f"{name} {_number(inner)}" for name, inner in told.items())
 
 
 def _number(value: Any) -> str:

@@ -58,6 +58,12 @@ def _leak(said: Said) -> Said:
     return replace(said, content=said.content + _markers(said), calls=(), finish_reason="stop")
 
 
+def _spaces(said: Said) -> Said:
+    """VLLM's default for slow tokenizers: a blank on either side of every marker (vllm#33457)."""
+    after = " " if said.calls else ""
+    return replace(said, thought=f" {said.thought} ", content=f" {said.content}{after}")
+
+
 def _counts(difference: int) -> Habit:
     return lambda said: replace(said, completion_tokens=said.completion_tokens + difference)
 
@@ -65,6 +71,7 @@ def _counts(difference: int) -> Habit:
 HABITS: dict[str, Habit] = {
     "trims": lambda said: replace(said, thought=said.thought.strip(), content=said.content.strip()),
     "trims_content_start": lambda said: replace(said, content=said.content.lstrip()),
+    "vllm_spaces": _spaces,
     "blank_before_content": lambda said: replace(
         said, content=f" {said.content}" if said.content else ""
     ),

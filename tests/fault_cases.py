@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.scripted import Reply, Script, serve
 from transforms.call_openrouter import call_openrouter
+from transforms.chat.candidates import write_candidates
 from transforms.chat.habits import (
     GUESS,
     Arguments,
@@ -24,9 +25,11 @@ from transforms.chat.habits import (
 from transforms.chat.habits_file import Habits
 from transforms.chat.learning import Learned
 from transforms.chat.profile import ModelProfile, load_profile
+from transforms.chat.rejects import find_rejects, is_truncated
 from transforms.chat.render import render_prompt
 from transforms.chat.residuals import Residuals
 from transforms.chat.settings import thinking_is_off
+from transforms.chat.view import Asked
 from transforms.codes import Evidence
 from transforms.failures import Failure, FailureKind
 from transforms.openrouter.client import CallConfig, OpenRouterClient
@@ -76,7 +79,14 @@ PROFILES = {
     "moonshotai/kimi-k2-thinking": "kimi-k2-thinking",
     "moonshotai/kimi-k2-0905": "kimi-k2-0905",
     "moonshotai/kimi-k2": "kimi-k2-0905",
+    "moonshotai/kimi-k3": "kimi-k3",
+    "deepseek/": "deepseek-v3.2",
+    "qwen/": "qwen3",
+    "z-ai/": "glm-4.5",
+    "minimax/": "minimax-m2",
+    "openai/gpt-oss": "gpt-oss",
 }
+"""Model, or how its name begins -> profile; the longest fits best."""
 
 FAMILIES = {
     "answer": "CONTENT_DROPPED EMPTY_ANSWER FINISH_UNKNOWN LENGTH_TRUNCATED RUN_ON_AFTER_EOS "
@@ -118,7 +128,7 @@ def family_of(code: str) -> str:
 
 def run_case(request: dict[str, Any], response: Any, words: str, folder: Path) -> Outcome:
     """A request and the bytes of its answer, through every stage."""
-    profile = load_profile(PROFILES[response["model"]])
+    profile = load_profile(profile_of(response["model"]))
     prompt = read_prompt({key: request[key] for key in ("messages", "tools") if key in request},
                          "cases:1", "cases")  # fmt: skip
     sampling = _sampling(request, response["model"])
@@ -126,10 +136,27 @@ def run_case(request: dict[str, Any], response: Any, words: str, folder: Path) -
     if isinstance(exchange, Failure):
         detail = f"{exchange.kind}: {exchange.detail}"
         return Outcome("bad", FAMILY_OF_FAILURE[exchange.kind], None, detail)
+    if profile.tokenizer.kind == "unknown":
+        return _unproved(exchange, profile)
     habits = _habits(words, exchange, profile)
     rendering = reconstruct(exchange, profile, habits)
     sample = tokenize(rendering, profile, habits)
     return _outcome(validate_special_tokens(sample, profile, habits, Evidence.B2))
+
+
+def profile_of(model: str) -> str:
+    return PROFILES[max((name for name in PROFILES if model.startswith(name)), key=len)]
+
+
+def _unproved(exchange: Exchange, profile: ModelProfile) -> Outcome:
+    """Of a model without a tokenizer nothing is good; the text alone may say why not."""
+    asked = Asked(exchange, profile, GUESS)
+    _, found = write_candidates(asked, cut=is_truncated(exchange))
+    issues = (*find_rejects(asked), *found)
+    if not issues:
+        return Outcome("bad", "evidence", None, "the model's tokenizer is not known")
+    told = "; ".join(f"{issue.code}: {issue.detail}" for issue in issues)
+    return Outcome("bad", family_of(issues[0].code), None, told)
 
 
 def _outcome(verdict: Verdict) -> Outcome:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SHARED
-from tests.fault_cases import PROFILES, family_of, run_case
+from tests.fault_cases import family_of, run_case
 
 FILE = Path(os.environ.get("FAULT_CASES", SHARED / "fault-cases.jsonl"))
 CASES: list[dict[str, Any]] = (
@@ -25,8 +25,8 @@ CASES: list[dict[str, Any]] = (
 @pytest.mark.skipif(not CASES, reason=f"no fault cases at {FILE}")
 @pytest.mark.parametrize("case", CASES, ids=[f"{case['id']}-{case['kind']}" for case in CASES])
 def test_case(case: dict[str, Any], tmp_path: Path) -> None:
-    if case["model"] not in PROFILES:
-        pytest.skip(f"no profile for {case['model']}")
+    if case["count_basis"] == "illustrative" and case["verdict"] != "bad":
+        pytest.skip("its count is a placeholder: by the first law it cannot be good")
     found = run_case(case["request"], case["response"], case["profile"], tmp_path)
     assert found.verdict == case["verdict"], found.detail
     if case["verdict"] == "bad":

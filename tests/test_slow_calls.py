@@ -60,12 +60,10 @@ def test_hostile(tmp_path: Path) -> None:
         assert_nothing_is_paid_for_nothing(server, tmp_path)
         truth = server.truth()
     good = samples(tmp_path / "out")
-    assert len(good) > 7500
-    wrong = [i for i, row in good.items() if row["input_ids"] != truth[row["generation_id"]]]
-    # Content that a host moves into the thought of a calling answer costs as many tokens as before:
-    # text and count cannot tell (`answer_in_reasoning`).
-    assert {good[identity]["finish_reason"] for identity in wrong} <= {"tool_calls"}
-    assert len(wrong) < 30
+    # Content that a host moves into the thought of a calling answer costs as many tokens as before
+    # (`answer_in_reasoning`): the count of the thought tells.
+    assert [i for i, row in good.items() if row["input_ids"] != truth[row["generation_id"]]] == []
+    assert len(good) > 8000
 
 
 def assert_nothing_is_paid_for_nothing(server: Server, folder: Path) -> None:
@@ -99,7 +97,7 @@ def test_kill_9_at_twenty_moments(tmp_path: Path) -> None:
     write_prompts(tmp_path, rows)
     scenario = tmp_path / "scenario.yaml"
     scenario.write_text("latency: {median_s: 2, sigma: 0.7}\n", "utf-8")
-    ceiling = ("--max_in_flight", "256")  # the slow start ends at half of it
+    ceiling = ("--max_in_flight", "128")
     in_flight: list[int] = []
     with serve_simulator("--scenario", str(scenario)) as server:
         for seconds in moments(20):
@@ -110,7 +108,7 @@ def test_kill_9_at_twenty_moments(tmp_path: Path) -> None:
         truth, ledger = server.truth(), server.ledger()
     good = samples(tmp_path / "out")
     assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
-    assert 100 <= max(in_flight) <= 256
+    assert 100 <= max(in_flight) <= 128
     assert ledger["duplicates"] <= sum(in_flight), in_flight
 
 
@@ -137,7 +135,7 @@ def kill_after(
     process.wait()
     paid, stored = server.ledger()["requests"], SqliteStore(f"{folder}/out.store").all_attempts()
     lost = paid - already_lost - sum(1 for _ in stored)
-    assert abs(lost - seen) <= 32  # what was answered or sent meanwhile
+    assert abs(lost - seen) <= 64  # what was answered or sent meanwhile
     return lost
 
 

@@ -69,7 +69,9 @@ def test_tools_are_never_streamed_unless_it_is_forced(source: str) -> None:
 def test_what_asks_for_ids_is_part_of_the_key() -> None:
     asked = build.prompt("a")
     keys = {
-        write_request(asked, Sampling(model="m", max_tokens=9, source=source)).sha256
+        write_request(
+            asked, Sampling(model="m", max_tokens=9, source=source, delivery="whole")
+        ).sha256
         for source in SOURCES.values()
     }
     assert len(keys) == 3  # openrouter and openai are asked alike

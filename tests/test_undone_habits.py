@@ -16,7 +16,7 @@ from transforms.chat.candidates import write_candidates
 from transforms.chat.evidence import prove
 from transforms.chat.habits import Arguments, Blanks, Habit, Ids
 from transforms.chat.profile import load_profile
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.records import ToolCall
 
 KIMI = load_profile("kimi-k2.5")

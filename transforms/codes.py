@@ -79,6 +79,8 @@ class IssueCode(StrEnum):
     """The host trims white space: which was there is unknown."""
     RESPONSE_REWRITTEN = "RESPONSE_REWRITTEN"
     """A plugin or a response format changed the text or how it was sampled."""
+    RENDER_NOT_INVERTIBLE = "RENDER_NOT_INVERTIBLE"
+    """The model's way of writing calls cannot be told from a parsed call."""
     MARKERS_STRIPPED = "MARKERS_STRIPPED"
     """The host removes markers from the text."""
 

@@ -12,7 +12,7 @@ from transforms.chat.rejects import find_rejects, is_truncated
 from transforms.chat.render import render_prompt
 from transforms.chat.settings import thinking_is_off
 from transforms.chat.special_tokens import is_prompt_counted
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import Flag
 from transforms.failures import FailureKind, RecordError, Stage
 from transforms.outcome import MapOrFail, Outcome

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from typing import NamedTuple
 
 from transforms.codes import Evidence, Flag, IssueCode, Repair
 
@@ -109,9 +110,8 @@ class TokenLogprob:
     logprob: float
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """The text of one event of a stream."""
+class Chunk(NamedTuple):
+    """The text of one event of a stream; there are thousands an answer."""
 
     text: str
     is_thought: bool

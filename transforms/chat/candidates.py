@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from transforms.chat.calls import Section, text_segments, write_sections
-from transforms.chat.views import Asked, View, read_views
+from transforms.chat.view import Asked, View
+from transforms.chat.views import read_views
 from transforms.codes import Repair
 from transforms.records import Candidate, Issue, Prompt, Segment
 

@@ -23,6 +23,11 @@ def find_files(spec: TokenizerSpec) -> Path:
     Raises:
         ConfigError: Not to be found, or another vocabulary than the profile's.
     """
+    if spec.kind == "unknown":
+        raise ConfigError(
+            "no package ships this model's tokenizer, so nothing could be proved; complete the "
+            "profile with the tokenizer's files and special ids"
+        )
     if spec.source is not None:
         folder = _given(spec.source, spec.file)
     elif spec.carrier is not None:

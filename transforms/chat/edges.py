@@ -42,13 +42,19 @@ def tells_end(text: str, tokenizer: Tokenizer) -> bool:
     return all(len(tokenizer.encode(near + white)) > plain for white in _WHITE)
 
 
-def cost_of_prefix(text: str, prefix: str, tokenizer: Tokenizer) -> int:
-    """Tokens fewer without the prefix, which the text has."""
-    near = text[: _NEAR + len(prefix)]
-    return len(tokenizer.encode(near)) - len(tokenizer.encode(near[len(prefix) :]))
-
-
-def cost_of_suffix(text: str, suffix: str, tokenizer: Tokenizer) -> int:
-    """Tokens fewer without the suffix, which the text has."""
-    near = text[-_NEAR - len(suffix) :]
-    return len(tokenizer.encode(near)) - len(tokenizer.encode(near[: -len(suffix)]))
+def cost_of_edges(text: str, prefix: str, suffix: str, tokenizer: Tokenizer) -> int | None:
+    """Tokens fewer without prefix and suffix; `None`: the text does not have both."""
+    if not (text.startswith(prefix) and text.endswith(suffix)):
+        return None
+    if len(text) < len(prefix) + len(suffix):
+        return None
+    if len(text) <= 2 * _NEAR:
+        inner = text[len(prefix) : len(text) - len(suffix)]
+        return len(tokenizer.encode(text)) - len(tokenizer.encode(inner))
+    start, end = text[:_NEAR], text[-_NEAR:]
+    saved = 0
+    if prefix:
+        saved += len(tokenizer.encode(start)) - len(tokenizer.encode(start[len(prefix) :]))
+    if suffix:
+        saved += len(tokenizer.encode(end)) - len(tokenizer.encode(end[: -len(suffix)]))
+    return saved

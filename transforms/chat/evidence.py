@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from transforms.chat.habits import Habit, ThoughtCount
 from transforms.chat.profile import ModelProfile, all_special_tokens
+from transforms.chat.rejects import DUMMIES
 from transforms.chat.tokens import Tokenizer, load_tokenizer
 from transforms.codes import Evidence, Repair
 from transforms.failures import FailureKind, RecordError
@@ -14,7 +15,6 @@ from transforms.records import Candidate, Completion, Exchange, Segment
 _REAL_STREAM = 0.2
 """Least share of an answer's time from the first to the last chunk: a finished answer that is sent
 as a stream comes at once (vercel/ai#4324), and its chunks prove nothing."""
-_DUMMIES = frozenset({0.0, -9999.0})
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _as_told(one: Encoded, ids: tuple[int, ...], profile: ModelProfile) -> Encod
         return one
     try:
         told = load_tokenizer(profile).decode(ids)
-    except (KeyError, ValueError, OverflowError):
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError):
         return None
     if _BLANK.sub("", told) != _BLANK.sub("", one.text):
         return None
@@ -209,7 +209,7 @@ def _logprob_ids(
 ) -> Encoded | None:
     """Ids by the bytes of every token's log probability."""
     entries = exchange.completion.logprobs
-    if not entries or {entry.logprob for entry in entries} <= _DUMMIES:
+    if not entries or {entry.logprob for entry in entries} <= DUMMIES:
         return None
     tokenizer = load_tokenizer(profile)
     found = [tokenizer.id_of(entry.bytes) if entry.bytes else None for entry in entries]

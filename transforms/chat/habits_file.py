@@ -1,5 +1,6 @@
 """What was learned of each provider, in a file to be read and given back: `habits.json`."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +34,14 @@ class Habits:
         kinds = [
             kind for learned in known for kind in (learned.text, learned.calls) if kind.answers
         ]
+        residuals = sum((Counter(dict(kind.counts)) for kind in kinds), Counter[int]())
         return {
+            "answers": residuals.total(),
+            "residuals": {str(residual): n for residual, n in sorted(residuals.items())},
             "hidden_drift": max(map(estimate_hidden_drift, kinds), default=None),
             "habit": "; ".join(describe(learned) for learned in known) or "unknown",
             "explained": min((k.fitting / k.answers for k in kinds), default=None),
-            "use": bool(known) and all(map(is_usable, known)),
+            "verdict": "use" if known and all(map(is_usable, known)) else "avoid",
         }
 
 

@@ -10,11 +10,12 @@ from transforms.chat.flags import expected_arguments
 from transforms.chat.habits import Blanks, Habit
 from transforms.chat.learning import Learned
 from transforms.chat.profile import ModelProfile, special_literals
+from transforms.chat.rejects import DUMMIES
 from transforms.chat.settings import read_settings, thinking_is_off
 from transforms.chat.special_tokens import is_prompt_counted
 from transforms.chat.statistic import texts_of
 from transforms.chat.tokens import load_tokenizer
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import Evidence, IssueCode, Repair
 from transforms.records import Exchange, Issue, Rendering, ToolCall
 
@@ -122,7 +123,7 @@ class _Mismatch:
 
 def _has_dummies(found: _Mismatch) -> bool:
     entries = found.exchange.completion.logprobs
-    return bool(entries) and {entry.logprob for entry in entries or ()} <= {0.0, -9999.0}
+    return bool(entries) and {entry.logprob for entry in entries or ()} <= DUMMIES
 
 
 def _has_room_for_thought_end(found: _Mismatch) -> bool:

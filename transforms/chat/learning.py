@@ -1,6 +1,6 @@
 """From what all answers of a host say to its habit: one setting, or none rather than a guess."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from transforms.chat.habits import (
@@ -69,17 +69,22 @@ def learn_all(seen: Mapping[Stratum, Statistic]) -> dict[Stratum, Learned]:
     alone = {stratum: learn(statistic) for stratum, statistic in seen.items()}
     found = {}
     for stratum, learned in alone.items():
-        peers = [s for s in seen if s.model == stratum.model]
+        peers = [(seen[s], alone[s].habit) for s in seen if s.model == stratum.model]
         plain = {
             name
             for name in _STARTS
-            if not any(seen[peer].values("white", name) for peer in peers)
-            and any(name in _proved(seen[peer], alone[peer].habit) for peer in peers)
+            if not any(statistic.values("white", name) for statistic, _ in peers)
+            and _is_proved(*_add(_witnesses(statistic, name, habit) for statistic, habit in peers))
         }
         refuted = {name for name in _STARTS if _tells(seen[stratum], name, learned.habit) is False}
         unsure = tuple(n for n in learned.habit.unsure_starts if n not in plain or n in refuted)
         found[stratum] = replace(learned, habit=replace(learned.habit, unsure_starts=unsure))
     return found
+
+
+def _add(witnesses: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    fits, trimmed = zip(*witnesses, strict=True)
+    return sum(fits), sum(trimmed)
 
 
 _STARTS = ("thought", "content")
@@ -137,6 +142,8 @@ def _fit(statistic: Statistic, kind: str, *setting: str) -> _Fit:
     """The offset under which most answers of a kind fit a setting; none explains nothing."""
     values = statistic.values(kind, *setting)
     answers = sum(statistic.values("answers", kind).values())
+    if Ids.NATIVE.value in setting:  # an id that is not there is a fault of one answer
+        answers -= sum(statistic.values("ids", "lost").values())
     offset = max((0, -1, 1), key=lambda one: values.get(one, 0))
     fits = values.get(offset, 0)
     shifted = tuple((value - offset, count) for value, count in sorted(values.items()))
@@ -203,7 +210,7 @@ def _learn_ids(statistic: Statistic) -> Ids:
     return found[0] if len(found) == 1 else Ids.UNKNOWN
 
 
-_FORMS = ("native", "bare", "other")
+_FORMS = ("native", "bare", "other", "lost")
 
 
 def _explain(statistic: Statistic, ids: Ids) -> bool:
@@ -276,7 +283,17 @@ many without in 3 of 100 cases."""
 
 
 def _tells(statistic: Statistic, name: str, habit: Habit) -> bool | None:
-    """Whether texts that would show a trimmed blank in their count show none; `None`: too few.
+    """Whether texts that would show a trimmed blank in their count show none; `None`: too few."""
+    fits, trimmed = _witnesses(statistic, name, habit)
+    return None if fits < _WITNESSES and not trimmed else _is_proved(fits, trimmed)
+
+
+def _is_proved(fits: int, trimmed: int) -> bool:
+    return fits >= _WITNESSES and fits >= EXPLAINED * (fits + trimmed)
+
+
+def _witnesses(statistic: Statistic, name: str, habit: Habit) -> tuple[int, int]:
+    """Texts that would show a trimmed blank: how many show none, and how many show one.
 
     " Oi!" is a token longer than "Oi!", and " Toyota" one shorter than "Toyota", which no drift is.
     """
@@ -286,9 +303,7 @@ def _tells(statistic: Statistic, name: str, habit: Habit) -> bool | None:
             values = statistic.values("tells", name, kind, way)
             fits += values.get(offset, 0)
             trimmed += sum(n for value, n in values.items() if (value - offset) * sign > 0)
-    if fits < _WITNESSES and not trimmed:
-        return None
-    return fits >= EXPLAINED * (fits + trimmed)
+    return fits, trimmed
 
 
 UNKNOWN = Learned(habit=GUESS, knows_text=False, knows_calls=False)

@@ -38,7 +38,8 @@ class TokenizerSpec(_Data, frozen=True):
     """Where the tokenizer is and what makes it exact.
 
     Attributes:
-        kind: `tiktoken` (a rank file and a pattern) or `transformers` (any other).
+        kind: `tiktoken` (a rank file and a pattern), `transformers` (any other), or `unknown`: no
+            package ships it, and nothing of the model can be proved until `source` is given.
         file: Name of the vocabulary file; `sha256` is its digest.
         carrier: Package to take it from; else `repository` at `revision`; `source` goes first.
         source: A local folder, or `hf://REPOSITORY@REVISION`, given by the user.
@@ -50,10 +51,10 @@ class TokenizerSpec(_Data, frozen=True):
         vectors: Checked at start-up; a wrong class or pattern fails on them.
     """
 
-    kind: Literal["tiktoken", "transformers"]
-    file: str
-    vocabulary: int
-    vectors: tuple[Vector, ...]
+    kind: Literal["tiktoken", "transformers", "unknown"]
+    file: str = ""
+    vocabulary: int = 0
+    vectors: tuple[Vector, ...] = ()
     sha256: str | None = None
     carrier: Carrier | None = None
     repository: str | None = None
@@ -77,16 +78,24 @@ class PromptGrammar(_Data, frozen=True):
 
     Attributes:
         renderer: A configuration of PyPI `renderers`, chosen by its `name`.
+        template: A chat template in Jinja, where `renderers` has none of the model; what `renderer`
+            has beside its name are the template's variables.
         thinking_off: What of it is otherwise where the request switches thinking off.
         markers_in_text: Special tokens that this renderer writes as text.
-        ends_with: Special literals in which every rendered prompt ends; `ends_with_off`: the same
-            where thinking is off.
+        ends_with: Pieces, special literals and the text between them, in which every rendered
+            prompt ends; `ends_with_off`: the same where thinking is off.
+        opens_thought: The model's own template opens the thought; where it does not, prompts are
+            rendered with the opening all the same (habit `prefills`).
+        thoughts_off: The template shows thoughts of earlier turns where thinking is off.
     """
 
     renderer: dict[str, Any]
     ends_with: tuple[str, ...]
+    template: str | None = None
     thinking_off: dict[str, Any] = {}
     ends_with_off: tuple[str, ...] = ()
+    opens_thought: bool = True
+    thoughts_off: bool = True
     markers_in_text: tuple[str, ...] = ()
 
 
@@ -124,12 +133,18 @@ class AnswerGrammar(_Data, frozen=True):
     Attributes:
         thought_begin: Opens the thought; part of the prompt where the template writes it.
         thought_is_optional: An answer without a thought has no `thought_end` either.
+        thought_end_is_stripped: Parsers take it out of answers that are all thought to them.
+        blanks_are_stripped: The model writes white space around `thought_end`, parsers strip it.
+        calls_are_invertible: A parsed call says how it was written; not so of XML and channels.
     """
 
     end: str
     thought_begin: str | None = None
     thought_end: str | None = None
     thought_is_optional: bool = False
+    thought_end_is_stripped: bool = False
+    blanks_are_stripped: bool = False
+    calls_are_invertible: bool = True
     tools: ToolGrammar | None = None
 
     @property
@@ -151,6 +166,8 @@ class ModelProfile(_Data, frozen=True):
 
     def __post_init__(self) -> None:
         named = {*self.answer.markers, *self.prompt.markers_in_text}
+        if self.tokenizer.kind == "unknown":
+            named = set()
         if unknown := sorted(named - set(self.special_tokens)):
             raise ValueError(f"markers {unknown} have no id in [special_tokens]")
         outside = [n for n, i in self.special_tokens.items() if not 0 <= i < self._vocabulary]
@@ -195,7 +212,8 @@ def all_special_ids(profile: ModelProfile) -> frozenset[int]:
 @cache
 def special_literals(profile: ModelProfile) -> re.Pattern[str]:
     """Finds any special token's literal in a text."""
-    return re.compile("|".join(map(re.escape, sorted(all_special_tokens(profile)))))
+    literals = sorted({*all_special_tokens(profile), *profile.answer.markers})
+    return re.compile("|".join(map(re.escape, literals)))
 
 
 def load_profile(name: str, tokenizer_source: str | None = None) -> ModelProfile:

@@ -4,10 +4,11 @@ import re
 from collections.abc import Callable, Iterator
 
 from transforms.chat.candidates import calls_before
+from transforms.chat.flags import expected_arguments
 from transforms.chat.habits import INSERTED, Edges, Ids
 from transforms.chat.profile import AnswerGrammar, special_literals
 from transforms.chat.settings import find_settings_issues, read_settings, thinking_is_off
-from transforms.chat.views import Asked
+from transforms.chat.view import Asked
 from transforms.codes import IssueCode
 from transforms.records import Exchange, FinishReason, Issue, ToolCall
 
@@ -121,7 +122,7 @@ def _empty(asked: Asked) -> Iterator[Issue]:
         return
     if asked.exchange.completion.finish_reason is FinishReason.TOOL_CALLS:
         yield Issue(IssueCode.TOOL_CALL_DROPPED, "finish_reason is tool_calls, and there is none")
-    elif asked.habit.strips_thought_end:
+    elif asked.habit.strips_thought_end or grammar.thought_end_is_stripped:
         yield Issue(IssueCode.THINK_END_STRIPPED, "all is thought: its end was removed")
     elif thinking_is_off(asked.exchange.settings) and message.reasoning:
         return
@@ -228,6 +229,43 @@ def _foreign(asked: Asked) -> Iterator[Issue]:
             return
 
 
+def _family(asked: Asked) -> Iterator[Issue]:
+    """What the parsers of a model's family take away."""
+    message, grammar = asked.exchange.completion.message, asked.profile.answer
+    if message.tool_calls and not grammar.calls_are_invertible:
+        detail = "a parsed call does not say how the model wrote it; its ids must come with it"
+        yield Issue(IssueCode.RENDER_NOT_INVERTIBLE, detail)
+    if not grammar.blanks_are_stripped or grammar.thought_end is None or not asked.thinks:
+        return
+    before, mark, after = (message.content or "").partition(grammar.thought_end)
+    if message.reasoning and message.content:
+        detail = "white space beside the end of the thought was stripped"
+        yield Issue(IssueCode.THINK_END_POSITION_UNKNOWN, detail)
+    elif mark and not (before.endswith("\n") or after.startswith("\n")):
+        detail = f"no white space beside {mark}: it was stripped"
+        yield Issue(IssueCode.WHITESPACE_TRIMMED_AMBIGUOUS, detail)
+
+
+def _unproved(asked: Asked) -> Iterator[Issue]:
+    """Without a tokenizer no count tells: what the text alone shows."""
+    completion = asked.exchange.completion
+    if asked.profile.tokenizer.kind != "unknown":
+        return
+    wanted = expected_arguments(asked.exchange.prompt.tools)
+    for call in completion.message.tool_calls:
+        if call.arguments.strip() == "{}" and wanted.get(call.name):
+            yield Issue(IssueCode.TOOL_ARGS_LOST, f"{call.name!r} takes arguments, and has none")
+    if completion.logprobs and {e.logprob for e in completion.logprobs} <= DUMMIES:
+        yield Issue(IssueCode.LOGPROBS_GARBAGE, "log probabilities that are constants")
+    mark = asked.profile.answer.thought_end or ""
+    is_told = completion.message.reasoning is not None or mark in (completion.message.content or "")
+    if asked.thinks and not is_told:
+        yield Issue(IssueCode.REASONING_MISSING, "no field gives a thought, not an empty one")
+
+
+DUMMIES = frozenset({0.0, -9999.0})
+"""What hosts that have no log probabilities write for them."""
+
 _RULES: tuple[Callable[[Asked], Iterator[Issue]], ...] = (
     _finish,
     _rewritten,
@@ -235,6 +273,8 @@ _RULES: tuple[Callable[[Asked], Iterator[Issue]], ...] = (
     _text,
     _thought,
     _empty,
+    _unproved,
     _calls,
+    _family,
     _foreign,
 )

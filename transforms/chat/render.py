@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import jinja2
 import pydantic
@@ -10,11 +11,12 @@ from renderers import create_renderer
 from renderers.base import Renderer
 from renderers.configs import RendererConfig
 
+from transforms.chat.chat_template import TemplateRenderer, encode_marked
 from transforms.chat.profile import ModelProfile
 from transforms.chat.tokens import load_tokenizer
 from transforms.failures import ConfigError, FailureKind, RecordError
 from transforms.messages import write_message
-from transforms.records import Message, Prompt
+from transforms.records import Message, Prompt, Role
 
 
 def render_prompt(
@@ -32,14 +34,27 @@ def render_prompt(
         RecordError: `TEMPLATE_ERROR`, the template refuses the prompt.
     """
     tools = [json.loads(tool) for tool in prompt.tools] or None
-    shown = prompt.messages if keeps_history else map(_without_thought, prompt.messages)
+    keeps = keeps_history and (thinks or profile.prompt.thoughts_off)
+    shown = prompt.messages if keeps else map(_without_thought, prompt.messages)
     messages = [write_message(message, "reasoning_content") for message in shown]
     renderer = load_renderer(profile, thinks=thinks)
     try:
         ids = renderer.render_ids(messages, tools=tools, add_generation_prompt=True)
     except (ValueError, TypeError, KeyError, AttributeError, jinja2.TemplateError) as error:
         raise RecordError(FailureKind.TEMPLATE_ERROR, f"{type(error).__name__}: {error}") from error
+    if any(map(_is_joined_to_header, prompt.messages)):
+        tokenizer = load_tokenizer(profile)
+        ids = encode_marked(tokenizer.decode(ids), profile, tokenizer)
     return tuple(ids)
+
+
+def _is_joined_to_header(message: Message) -> bool:
+    """A tool's result that may share a token with the line feed that a template writes before it.
+
+    `renderers` 0.1.12 encodes that line and the result apart, servers the whole text between two
+    markers: 2 ids fewer for two results that begin with a line feed of their own.
+    """
+    return message.role is Role.TOOL and (message.content or "")[:1].isspace()
 
 
 def _without_thought(message: Message) -> Message:
@@ -47,15 +62,25 @@ def _without_thought(message: Message) -> Message:
 
 
 @cache
-def load_renderer(profile: ModelProfile, *, thinks: bool = True) -> Renderer:
+def load_renderer(profile: ModelProfile, *, thinks: bool = True) -> Renderer | TemplateRenderer:
     """The profile's renderer, one object a process.
 
     Raises:
-        ConfigError: PyPI `renderers` has no such configuration.
+        ConfigError: PyPI `renderers` has no such configuration, or the template is none.
     """
     given = profile.prompt.renderer | ({} if thinks else profile.prompt.thinking_off)
+    if profile.prompt.template is not None:
+        return _load_template(profile.prompt.template, profile, given)
     try:
         config = pydantic.TypeAdapter(RendererConfig).validate_python(given)
-    except pydantic.ValidationError as error:
+        return create_renderer(load_tokenizer(profile).for_prompts(), config)
+    except (pydantic.ValidationError, AssertionError) as error:  # no such setting, no such token
         raise ConfigError(f"profile {profile.name}: [prompt] renderer: {error}") from error
-    return create_renderer(load_tokenizer(profile).for_prompts(), config)
+
+
+def _load_template(source: str, profile: ModelProfile, given: dict[str, Any]) -> TemplateRenderer:
+    settings = {name: value for name, value in given.items() if name != "name"}
+    try:
+        return TemplateRenderer(source, profile, settings)
+    except jinja2.TemplateSyntaxError as error:
+        raise ConfigError(f"profile {profile.name}: [prompt] template: {error}") from error

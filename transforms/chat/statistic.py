@@ -10,13 +10,14 @@ from typing import Any
 
 from transforms.chat.calls import argument_forms, is_native, write_id
 from transforms.chat.candidates import calls_before, write_candidates
-from transforms.chat.edges import cost_of_prefix, cost_of_suffix, is_spaced, length_of_blank
+from transforms.chat.edges import cost_of_edges, is_spaced, length_of_blank
 from transforms.chat.evidence import Encoded, encode
 from transforms.chat.habits import INSERTED, Arguments, Blanks, Habit, Ids
 from transforms.chat.profile import ModelProfile, ToolGrammar
+from transforms.chat.rejects import find_rejects
 from transforms.chat.tokens import Tokenizer, load_tokenizer
-from transforms.chat.views import Asked
-from transforms.codes import Repair
+from transforms.chat.view import Asked
+from transforms.codes import IssueCode, Repair
 from transforms.records import Candidate, Exchange, ToolCall
 
 Key = tuple[str, ...]
@@ -63,9 +64,13 @@ def observe_answer(
         RecordError: The answer cannot be rebuilt at all.
     """
     usage = exchange.completion.usage
-    candidates, issues = write_candidates(Asked(exchange, profile, Habit()), cut=False)
-    if usage is None or issues:
-        return Statistic()
+    asked = Asked(exchange, profile, Habit())
+    candidates, issues = write_candidates(asked, cut=False)
+    rejects = [issue.code for issue in find_rejects(asked)]
+    if IssueCode.EMPTY_ANSWER in rejects:
+        return Statistic.of(Counter({(("only_thought",), 1): 1}))
+    if usage is None or issues or rejects:
+        return Statistic()  # a damaged answer says nothing of what its host always does
     base = _base(candidates, usage.completion_tokens, profile)
     residual = usage.completion_tokens - len(base.ids)
     tokenizer = load_tokenizer(profile)
@@ -116,11 +121,8 @@ def _hypotheses(
     blanks = dict(_blanks(base, tokenizer))
     if not base.has_calls:
         found = {(("text", name), residual + saved): 1 for name, saved in blanks.items()}
-        thought, content = texts_of(base)
-        shown = {("answers", "text"): 0} | (
-            {("only_thought",): int(not content)} if thought else {}
-        )
-        return Counter(found) + Counter(shown.items())
+        seen = {(("answers", "text"), 0): 1, (("only_thought",), 0): 1}
+        return Counter(found | seen)
     told = {name: residual + saved for name, saved in blanks.items()}
     return Counter(_of_calls(told, exchange, profile)) + Counter({(("answers", "calls"), 0): 1})
 
@@ -165,13 +167,8 @@ def texts_of(base: Encoded) -> tuple[str, str]:
 
 
 def _undo(text: str, prefix: str, suffix: str, tokenizer: Tokenizer) -> int | None:
-    """Tokens that prefix and suffix cost; `None`: the text does not have them."""
-    if not text:
-        return 0
-    if not (text.startswith(prefix) and text.endswith(suffix)):
-        return None
-    saved = cost_of_prefix(text, prefix, tokenizer) if prefix else 0
-    return saved + (cost_of_suffix(text, suffix, tokenizer) if suffix else 0)
+    """Tokens that prefix and suffix cost, none of no text; `None`: the text does not have them."""
+    return cost_of_edges(text, prefix, suffix, tokenizer) if text else 0
 
 
 def _starts(base: Encoded, tokenizer: Tokenizer, residual: int) -> Counter[tuple[Key, int]]:
@@ -227,7 +224,8 @@ def _forms(
     """What ids look like, whether their index goes on, whether keys are in another order."""
     native = [re.fullmatch(tools.id_pattern, call.id or "") for call in calls]
     bare = all(re.fullmatch(r"[^:]+:[0-9]+", call.id or "") for call in calls)
-    yield ("ids", "native" if all(native) else "bare" if bare else "other"), 1
+    lost = not all(call.id for call in calls)
+    yield ("ids", "native" if all(native) else "bare" if bare else "lost" if lost else "other"), 1
     first = calls_before(exchange.prompt)
     if first and all(native):
         goes_on = [m["index"] for m in native if m] == [str(first + n) for n in range(len(native))]

@@ -15,7 +15,13 @@ from transforms.failures import ConfigError
 
 
 class Tokenizer(Protocol):
-    """What the pipeline needs of any tokenizer."""
+    """What the pipeline needs of any tokenizer.
+
+    Attributes:
+        size: How many tokens it has, special ones included.
+    """
+
+    size: int
 
     def encode(self, text: str) -> list[int]:
         """Ids of ordinary text; a special token's literal in it stays text."""
@@ -37,9 +43,20 @@ def load_tokenizer(profile: ModelProfile) -> Tokenizer:
     Raises:
         ConfigError: Files missing or of another digest; or a tokenizer that gives other ids.
     """
-    tokenizer = _KINDS[profile.tokenizer.kind](profile)
+    tokenizer = open_tokenizer(profile)
     _check_vectors(tokenizer, profile)
     return tokenizer
+
+
+@cache
+def open_tokenizer(profile: ModelProfile) -> Tokenizer:
+    """The profile's tokenizer before its golden vectors are checked, for who checks them itself.
+
+    Raises:
+        ConfigError: Files missing or of another digest.
+    """
+    kind = _KINDS.get(profile.tokenizer.kind, LibraryTokenizer)
+    return kind(profile)
 
 
 def _check_vectors(tokenizer: Tokenizer, profile: ModelProfile) -> None:
@@ -63,6 +80,7 @@ class RankTokenizer:
         self._special = dict(all_special_tokens(profile))
         self._in_prompts = set(profile.prompt.markers_in_text)
         ranks = load_tiktoken_bpe(str(find_files(spec) / spec.file))
+        self.size = len(ranks) + len(self._special)
         try:
             self._encoding = tiktoken.Encoding(
                 profile.name,
@@ -143,6 +161,7 @@ class LibraryTokenizer:
 
         folder = find_files(profile.tokenizer)
         self._library = AutoTokenizer.from_pretrained(str(folder))
+        self.size = len(self._library)
         plain = json.loads(self._library.backend_tokenizer.to_str())
         special = self._special = dict(all_special_tokens(profile))
         plain["added_tokens"] = [

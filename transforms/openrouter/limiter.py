@@ -1,9 +1,11 @@
 """How many requests may be on their way: additive increase, multiplicative decrease.
 
-A slow start doubles each round up to half of the ceiling; then one more for as many successes as
-the limit. On refusals for load (`refusals.py`) the limit is cut, at most once a cool-down, and only
-by a request that was admitted under the current limit: otherwise one burst of refusals takes it to
-one. Calls that are stuck (`latency.py`) say nothing of load: they count against the ceiling alone.
+A slow start doubles each round while nothing is refused for load; after a refusal it is one more
+for as many successes as the limit. (Doubling to half of the ceiling and one more a round from there
+takes 1,500 rounds of 10 s to 3,000 in flight.) On refusals for load (`refusals.py`) the limit is
+cut, at most once a cool-down, and only by a request that was admitted under the current limit:
+otherwise one burst of refusals takes it to one. Calls that are stuck (`latency.py`) say nothing of
+load: they count against the ceiling alone.
 """
 
 import asyncio
@@ -61,7 +63,7 @@ class Limiter:
 
     def __post_init__(self) -> None:
         self.limit = float(min(_START, self.ceiling))
-        self._quick_until = self.ceiling / 2
+        self._quick_until = float(self.ceiling)
         self._refusals.clock = self.clock
 
     async def admit(self) -> Admission:
