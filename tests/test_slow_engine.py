@@ -1,4 +1,4 @@
-"""SmolLM2-135M on llama.cpp, a real engine: minutes of sampling on two cores (TIME)."""
+"""SmolLM2-135M on llama.cpp, a real engine: 120 prompts twice, 7 minutes on busy cores."""
 
 import json
 import math
@@ -103,7 +103,8 @@ def test_streams_of_single_tokens_are_what_was_sampled(tmp_path: Path, engine: E
         sampled = truth[row["generation_id"]]
         assert sampled is not None
         assert not is_drifted(row, sampled), row["id"]
-    assert any("STREAM_TOKENS" in row["repairs"] for row in streamed)  # cut otherwise than the text
+    cut_otherwise = [row for row in streamed if "REPAIR_STREAM_TOKENS" in row["repairs"]]
+    assert cut_otherwise  # than the tokenizer cuts the text
 
 
 def test_whole_answers_drift_no_more_than_they_say(

@@ -21,6 +21,7 @@ from transforms.records import ToolCall
 
 KIMI = load_profile("kimi-k2.5")
 INVERSES: dict[str, Habit] = {
+    "vllm_spaces": Habit(blanks=Blanks.AROUND_MARKERS),
     "blank_before_content": Habit(blanks=Blanks.BEFORE_CONTENT),
     "blank_before_thought": Habit(blanks=Blanks.BEFORE_THOUGHT),
     "blank_after_thought": Habit(blanks=Blanks.AFTER_THOUGHT),
