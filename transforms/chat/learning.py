@@ -244,11 +244,12 @@ def _learn_prompt(statistic: Statistic, history: str, kind: str) -> int | None:
     as most hosts of K2-0905 have for tools: what they make of a prompt cannot be known.
     """
     values = statistic.values("prompt", history, kind)
-    if sum(values.values()) < _FEWEST[0]:
+    if not values:
         return None
     offset = max(values, key=lambda one: values[one])
     agreed = _share(values, offset) >= _MOST and offset in _PROMPT_OFFSETS
-    return offset if agreed else None
+    enough = offset == 0 or sum(values.values()) >= _FEWEST[0]
+    return offset if agreed and enough else None
 
 
 UNKNOWN = Learned(habit=GUESS, knows_text=False, knows_calls=False)
