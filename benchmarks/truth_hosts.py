@@ -119,9 +119,17 @@ def _proves_nothing(host: Host, row: Row) -> bool:
 
 
 def _is_single(row: Row) -> bool:
-    """Every token of thought and content is whole characters."""
-    tokens = load_kimi().decode_bytes([*row.sampled.thought, *row.sampled.content])
-    return all("\ufffd" not in token.decode("utf-8", "replace") for token in tokens)
+    """Every token is whole characters, and none could have begun the character after it."""
+    kimi = load_kimi()
+    tokens = kimi.decode_bytes([*row.sampled.thought, *row.sampled.content])
+    if any("\ufffd" in token.decode("utf-8", "replace") for token in tokens):
+        return False
+    starts = [token.decode()[0].encode() for token in tokens]
+    return not any(
+        kimi.has(token + start[:size])
+        for token, start in zip(tokens, starts[1:], strict=False)
+        for size in range(1, len(start))
+    )
 
 
 def _is_counted_anew(host: Host, row: Row) -> bool:

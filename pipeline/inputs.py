@@ -25,7 +25,8 @@ def find_files(patterns: str) -> tuple[InputFile, ...]:
 
 def _split_label(pattern: str) -> tuple[str, str]:
     label, given, glob = pattern.partition("=")
-    return (label, glob) if given and "/" not in label else ("", pattern)
+    is_label = given and "/" not in label and not Path(pattern.partition("/")[0]).is_dir()
+    return (label, glob) if is_label else ("", pattern)  # a hive folder is called key=value
 
 
 def _match(glob: str) -> list[str]:

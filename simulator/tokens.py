@@ -112,6 +112,10 @@ class Kimi:
         others = [cut for cut in found if cut != ids]
         return rng.choice(others) if others else None
 
+    def has(self, token: bytes) -> bool:
+        """Whether these bytes are a token."""
+        return token in self._ranks
+
     def count(self, text: str) -> int:
         """Tokens of a text that comes again and again."""
         if text not in self._counts:

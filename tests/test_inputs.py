@@ -54,6 +54,13 @@ def test_a_folder_is_all_its_files_but_hidden_ones(tmp_path: Path) -> None:
     assert texts(configure(f"{tmp_path}/hive/lang=zh/*.parquet")) == ["zh"]
 
 
+def test_a_hive_folder_is_no_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_lines(tmp_path / "lang=zh" / "a.jsonl", [{"prompt": "a"}])
+    monkeypatch.chdir(tmp_path)
+    (file,) = find_files("lang=zh/*.jsonl")
+    assert (file.path, file.dataset) == (f"{tmp_path}/lang=zh/a.jsonl", "a")
+
+
 def test_labels_name_data_sets(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         write_lines(tmp_path / f"{name}.jsonl", [{"prompt": name}])

@@ -203,6 +203,20 @@ def test_tools_of_the_benchmark_get_json_schemas_and_names_without_dots() -> Non
     }
 
 
+def test_nulls_of_united_structs_are_no_keys() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "enum": None, "default": None}, "b": None},
+        "required": None,
+    }
+    tools = [{"type": "function", "function": {"name": "f", "strict": None, "parameters": schema}}]
+    (tool,) = read({"prompt": "a", "tools": tools}).tools
+    assert json.loads(tool)["function"] == {
+        "name": "f",
+        "parameters": {"type": "object", "properties": {"a": {"type": "string", "default": None}}},
+    }
+
+
 def test_results_without_an_id_belong_to_the_calls_in_order() -> None:
     turns = [
         ("human", "a"),

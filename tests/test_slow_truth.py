@@ -1,4 +1,4 @@
-"""The truth test in full: over 100,000 rows, TIME on two cores."""
+"""The truth test in full: over 100,000 rows, 9 ms CPU each: nine minutes of two free cores."""
 
 import pytest
 

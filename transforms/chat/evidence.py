@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from transforms.chat.habits import Habit, ThoughtCount
 from transforms.chat.profile import ModelProfile, all_special_tokens
@@ -10,7 +11,7 @@ from transforms.chat.rejects import DUMMIES
 from transforms.chat.tokens import Tokenizer, load_tokenizer
 from transforms.codes import Evidence, Repair
 from transforms.failures import FailureKind, RecordError
-from transforms.records import Candidate, Completion, Exchange, Segment
+from transforms.records import Candidate, Chunk, Completion, Exchange, Segment
 
 _REAL_STREAM = 0.2
 """Least share of an answer's time from the first to the last chunk: a finished answer that is sent
@@ -243,7 +244,7 @@ def _chunk_ids(
     markers = sum(segment.is_special for segment in one.candidate.segments)
     if any(len(ids) != 1 for ids in single):
         return None
-    if len(single) + markers != len(one.ids) + residual:
+    if len(single) + markers != len(one.ids) + residual or _may_share_characters(chunks, tokenizer):
         return None
     thought = sum(chunk.is_thought for chunk in chunks)
     flat = [ids[0] for ids in single]
@@ -253,6 +254,20 @@ def _chunk_ids(
     places = tuple(i for i, number in enumerate(ids) if number in set(_marker_ids(one, profile)))
     again = Encoded(one.candidate, ids, places, thought, one.has_calls)
     return _named(again, Repair.STREAM_TOKENS)
+
+
+def _may_share_characters(chunks: tuple[Chunk, ...], tokenizer: Tokenizer) -> bool:
+    """Whether a token may have begun the character that the chunk after it shows.
+
+    A server that writes whole characters shows the tokens " D8", "A3" as " ", "أ".
+    """
+    return any(
+        tokenizer.id_of(before.text.encode() + first[:size]) is not None
+        for before, after in pairwise(chunks)
+        if not after.text.isascii()
+        for first in [after.text[0].encode()]
+        for size in range(1, len(first))
+    )
 
 
 def _marker_ids(one: Encoded, profile: ModelProfile) -> Iterator[int]:
@@ -271,8 +286,7 @@ def _between_markers(
 
 def came_over_time(exchange: Exchange) -> bool:
     """Whether a stream came as it was sampled, not as a finished answer."""
-    arrival = exchange.arrival
-    if arrival is None or arrival.last_at <= arrival.started_at:
+    if (arrival := exchange.arrival) is None or arrival.last_at <= arrival.started_at:
         return False
     share = (arrival.last_at - arrival.first_at) / (arrival.last_at - arrival.started_at)
     return share >= _REAL_STREAM

@@ -1,6 +1,6 @@
 """From what all answers of a host say to its habit: one setting, or none rather than a guess."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from transforms.chat.habits import (
@@ -14,6 +14,7 @@ from transforms.chat.habits import (
     ThoughtCount,
 )
 from transforms.chat.residuals import Residuals
+from transforms.chat.starts import STARTS, proved_starts, still_unsure
 from transforms.chat.statistic import HISTORIES, Statistic
 
 EXPLAINED = 0.95
@@ -70,24 +71,9 @@ def learn_all(seen: Mapping[Stratum, Statistic]) -> dict[Stratum, Learned]:
     found = {}
     for stratum, learned in alone.items():
         peers = [(seen[s], alone[s].habit) for s in seen if s.model == stratum.model]
-        plain = {
-            name
-            for name in _STARTS
-            if not any(statistic.values("white", name) for statistic, _ in peers)
-            and _is_proved(*_add(_witnesses(statistic, name, habit) for statistic, habit in peers))
-        }
-        refuted = {name for name in _STARTS if _tells(seen[stratum], name, learned.habit) is False}
-        unsure = tuple(n for n in learned.habit.unsure_starts if n not in plain or n in refuted)
+        unsure = still_unsure(seen[stratum], learned.habit, peers)
         found[stratum] = replace(learned, habit=replace(learned.habit, unsure_starts=unsure))
     return found
-
-
-def _add(witnesses: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    fits, trimmed = zip(*witnesses, strict=True)
-    return sum(fits), sum(trimmed)
-
-
-_STARTS = ("thought", "content")
 
 
 def learn(statistic: Statistic) -> Learned:
@@ -110,7 +96,7 @@ def learn(statistic: Statistic) -> Learned:
         strips_thought_end=_share(statistic.values("only_thought"), 1) >= _MOST,
         streams_tokens=_streams_tokens(statistic, text.offset),
     )
-    unsure = tuple(name for name in _STARTS if name not in _proved(statistic, habit))
+    unsure = tuple(name for name in STARTS if name not in proved_starts(statistic, habit))
     return Learned(
         habit=replace(habit, unsure_starts=unsure),
         text=text.residuals,
@@ -258,54 +244,12 @@ def _learn_prompt(statistic: Statistic, history: str, kind: str) -> int | None:
     as most hosts of K2-0905 have for tools: what they make of a prompt cannot be known.
     """
     values = statistic.values("prompt", history, kind)
-    if sum(values.values()) < _FEWEST[0]:
+    if not values:
         return None
     offset = max(values, key=lambda one: values[one])
     agreed = _share(values, offset) >= _MOST and offset in _PROMPT_OFFSETS
-    return offset if agreed else None
-
-
-def _proved(statistic: Statistic, habit: Habit) -> set[str]:
-    """Texts at whose start nothing is trimmed.
-
-    White space that is shown proves it; so does a text that would cost a token more with a blank
-    before it, and is counted as it is. Where no host of a model shows a blank, one host's proof
-    that none was sampled serves all (`learn_all`).
-    """
-    return {
-        name
-        for name in _STARTS
-        if statistic.values("white", name) or _tells(statistic, name, habit)
-    }
-
-
-_WITNESSES = 5
-"""Texts without a blank that it takes: a model that begins half of its texts with one begins so
-many without in 3 of 100 cases."""
-
-
-def _tells(statistic: Statistic, name: str, habit: Habit) -> bool | None:
-    """Whether texts that would show a trimmed blank in their count show none; `None`: too few."""
-    fits, trimmed = _witnesses(statistic, name, habit)
-    return None if fits < _WITNESSES and not trimmed else _is_proved(fits, trimmed)
-
-
-def _is_proved(fits: int, trimmed: int) -> bool:
-    return fits >= _WITNESSES and fits >= EXPLAINED * (fits + trimmed)
-
-
-def _witnesses(statistic: Statistic, name: str, habit: Habit) -> tuple[int, int]:
-    """Texts that would show a trimmed blank: how many show none, and how many show one.
-
-    " Oi!" is a token longer than "Oi!", and " Toyota" one shorter than "Toyota", which no drift is.
-    """
-    fits = trimmed = 0
-    for kind, offset in (("text", habit.text_offset), ("calls", habit.calls_offset)):
-        for way, sign in (("longer", 1), ("shorter", -1)):
-            values = statistic.values("tells", name, kind, way)
-            fits += values.get(offset, 0)
-            trimmed += sum(n for value, n in values.items() if (value - offset) * sign > 0)
-    return fits, trimmed
+    enough = offset == 0 or sum(values.values()) >= _FEWEST[0]
+    return offset if agreed and enough else None
 
 
 UNKNOWN = Learned(habit=GUESS, knows_text=False, knows_calls=False)

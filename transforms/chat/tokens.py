@@ -148,6 +148,17 @@ class PromptTokenizer:
         return [self._special.get(token, self.unk_token_id) for token in tokens]
 
 
+def _byte_letters() -> dict[int, str]:
+    """GPT-2's letter of each byte: its own where it is printed, else one from U+0100 on."""
+    printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printed]
+    letters = {byte: chr(byte) for byte in printed}
+    return letters | {byte: chr(0x100 + place) for place, byte in enumerate(others)}
+
+
+_LETTERS = _byte_letters()
+
+
 class LibraryTokenizer:
     """Any tokenizer that transformers loads.
 
@@ -185,8 +196,11 @@ class LibraryTokenizer:
         text = token.decode("utf-8", "replace")
         if (special := self._special.get(text)) is not None:
             return special
+        if "\ufffd" in text:  # part of a character, in the letters of byte-level vocabularies
+            found: int | None = self._plain.token_to_id("".join(_LETTERS[byte] for byte in token))
+            return found
         ids = self.encode(text)
-        return ids[0] if len(ids) == 1 and "\ufffd" not in text else None
+        return ids[0] if len(ids) == 1 else None
 
     def for_prompts(self) -> Any:
         return self._library

@@ -14,6 +14,7 @@ _TYPES: Mapping[str, str | None] = {
 }
 """Types that are Python's, and JSON Schema's for them; None: no type."""
 _SCHEMA_KEYS = {"type", "properties", "$ref", "anyOf", "oneOf", "allOf"}
+_MAY_BE_NULL = {"default", "const"}
 _HOLD_SCHEMAS_BY_NAME = {"properties", "$defs", "definitions", "patternProperties"}
 _HOLD_SCHEMAS = {"items", "anyOf", "oneOf", "allOf", "additionalProperties", "prefixItems", "not"}
 
@@ -38,21 +39,30 @@ def read_tools(tools: Any, rename: Callable[[str], str] = str) -> tuple[str, ...
 
 
 def _read_tool(tool: dict[str, Any], rename: Callable[[str], str]) -> dict[str, Any]:
-    envelope = tool if "function" in tool else {"type": "function", "function": tool}
+    given = _present(tool)
+    envelope = given if "function" in given else {"type": "function", "function": given}
     function = envelope["function"]
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise invalid(f"a tool has no function with a name; it has {', '.join(tool)}")
-    parameters = function.get("parameters")
-    if isinstance(parameters, dict) and parameters:
-        type_ = parameters.get("type")
-        if not _SCHEMA_KEYS & set(parameters) or not isinstance(type_, str | list | None):
-            raise invalid(f"parameters of tool {function['name']} are no JSON Schema")
-    elif parameters:
-        raise invalid(f"parameters of tool {function['name']} are no object")
-    changed: dict[str, Any] = {"name": rename(function["name"])}
-    if parameters:
-        changed["parameters"] = _rewrite(parameters)
-    return {**envelope, "function": {**function, **changed}}
+    function = _present(function) | {"name": rename(function["name"])}
+    if "parameters" in function:
+        _check_parameters(function["parameters"], function["name"])
+        function["parameters"] = _rewrite(function["parameters"])
+    return envelope | {"function": function}
+
+
+def _check_parameters(parameters: Any, name: str) -> None:
+    """A flat map of parameters, or a list of them, is no schema."""
+    if not isinstance(parameters, dict):
+        raise invalid(f"parameters of tool {name} are no object")
+    is_typed = isinstance(parameters.get("type"), str | list | None)
+    if parameters and not (is_typed and _SCHEMA_KEYS & set(parameters)):
+        raise invalid(f"parameters of tool {name} are no JSON Schema")
+
+
+def _present(value: dict[str, Any]) -> dict[str, Any]:
+    """Without nulls, which stand for keys that were absent before a Parquet united all structs."""
+    return {key: inner for key, inner in value.items() if inner is not None or key in _MAY_BE_NULL}
 
 
 def _rewrite(schema: Any) -> Any:
@@ -61,13 +71,14 @@ def _rewrite(schema: Any) -> Any:
         return [_rewrite(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    rewritten: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key == "type" and isinstance(value, str) and value in _TYPES:
-            if (type_ := _TYPES[value]) is not None:
-                rewritten[key] = type_
-        elif key in _HOLD_SCHEMAS_BY_NAME and isinstance(value, dict):
-            rewritten[key] = {name: _rewrite(inner) for name, inner in value.items()}
-        else:
-            rewritten[key] = _rewrite(value) if key in _HOLD_SCHEMAS else value
-    return rewritten
+    present = _present(schema)
+    if isinstance(type_ := present.get("type"), str) and type_ in _TYPES:
+        present["type"] = _TYPES[type_]
+    return {key: _rewrite_key(key, value) for key, value in _present(present).items()}
+
+
+def _rewrite_key(key: str, value: Any) -> Any:
+    if key in _HOLD_SCHEMAS_BY_NAME and isinstance(value, dict):
+        schemas = {name: inner for name, inner in value.items() if inner is not None}
+        return {name: _rewrite(inner) for name, inner in schemas.items()}
+    return _rewrite(value) if key in _HOLD_SCHEMAS else value
