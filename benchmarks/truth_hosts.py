@@ -181,6 +181,8 @@ LOST: tuple[tuple[str, Callable[[Host, Row], bool]], ...] = (
     (DRIFTED, _is_drifted),
     ("the host's answers drift too often for counts to prove one", _proves_nothing),
     ("white space was trimmed", _has("trims", "trims_content_start")),
+    # Where the prompt is not counted as one less, so that it is the opening of the thought.
+    ("one more in every answer may be a token that was stripped", _has("counts_one_more")),
     ("the end of the thought is gone", _has("think_end_stripped", "answer_in_reasoning")),
     ("the thought, or its end, is gone", _has("thought_lost", "thought_tail_lost")),
     ("the order of keys is gone", _is_sorted),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests import build
 from transforms.chat.calls import AS_GIVEN, Form, rewrite_arguments
 from transforms.chat.candidates import write_candidates
 from transforms.chat.evidence import prove
-from transforms.chat.habits import Arguments, Blanks, Habit, Ids
+from transforms.chat.habits import Arguments, Blanks, Habit, Ids, ThoughtCount
 from transforms.chat.profile import load_profile
 from transforms.chat.view import Asked
 from transforms.records import ToolCall
@@ -36,8 +37,9 @@ INVERSES: dict[str, Habit] = {
     "arguments_compact": Habit(arguments=Arguments.COMPACTED),
     "arguments_spaced": Habit(arguments=Arguments.SPACED),
     "arguments_escaped": Habit(arguments=Arguments.ESCAPED),
-    "thought_doubled": Habit(),
-    "thought_as_content": Habit(),
+    # That a thought of one token is a copy, only the count of the thought proves.
+    "thought_doubled": Habit(thought_count=ThoughtCount.WITH_END),
+    "thought_as_content": Habit(thought_count=ThoughtCount.WITH_END),
     "end_not_counted": Habit(text_offset=-1, calls_offset=-1),
     "counts_one_more": Habit(text_offset=1, calls_offset=1),
     "prompt_counts_more": Habit(prompt_offset=3, tools_prompt_offset=3),
@@ -85,6 +87,9 @@ def test_the_inverse_gives_the_ids_back(
     answer = build.completion(
         told.content, told.thought, tuple(map(given_call, told.calls)), told.completion_tokens
     )
+    reasoning_tokens = len(load_kimi().encode_plain(thought)) + 1
+    usage = replace(build.usage(told.completion_tokens), reasoning_tokens=reasoning_tokens)
+    answer = replace(answer, usage=usage)
     asked = Asked(build.exchange(answer), KIMI, INVERSES[name])
     candidates, issues = write_candidates(asked, cut=False)
     assume(not issues)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from transforms.chat.calls import Section, text_segments, write_sections
+from transforms.chat.habits import Ids
 from transforms.chat.view import Asked, View
 from transforms.chat.views import read_views
 from transforms.codes import Repair
@@ -48,11 +49,13 @@ def _deviations(view: View, section: Section, asked: Asked) -> Iterator[Candidat
     """One marker that the model may have left out; each makes the answer one token shorter.
 
     A count below the text's is nearly never drift (0.3-0.6 % of the ways to cut a text are shorter
-    than the canonical one), so these cannot pass for it.
+    than the canonical one). It may be another marker, or an end token that was not counted once:
+    beside structured calls the count of the thought must tell (`evidence.py`). Where ids are
+    guessed, a word less of an id is as likely.
     """
     if section.segments and view.ends == 1 and view.thought and not view.content:
         yield _join(view.repaired(Repair.NO_THINK_END, ends=0), section, asked)
-    if view.calls:
+    if view.calls and asked.habit.ids is Ids.NATIVE:
         open_ended = replace(section, segments=section.segments[:-1])
         yield _join(view.repaired(Repair.NO_SECTION_END), open_ended, asked)
 

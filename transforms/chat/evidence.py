@@ -115,7 +115,7 @@ def prove(
     fits = tuple(
         one
         for one, residual in zip(encoded, residuals, strict=True)
-        if residual == 0 and _thought_fits(one, exchange.completion, habit) is not False
+        if residual == 0 and _is_allowed(one, encoded[0], exchange.completion, habit)
     )
     exact = fits and _thought_fits(fits[0], exchange.completion, habit)
     evidence = Evidence.C if len(fits) != 1 else Evidence.B1 if exact else Evidence.B2
@@ -144,6 +144,20 @@ def residual_of(one: Encoded, counted: int | None, habit: Habit) -> int | None:
     if counted is None:
         return None
     return counted - habit.offset(calls=one.has_calls) - len(one.ids)
+
+
+def _is_allowed(one: Encoded, nearest: Encoded, completion: Completion, habit: Habit) -> bool:
+    """Nothing against it in the count of the thought; where a lone token less is all, its proof.
+
+    A marker left out beside structured calls is that, and a copied thought of one token.
+    """
+    fits = _thought_fits(one, completion, habit)
+    left_out = completion.message.tool_calls and _LEFT_OUT & {*one.candidate.repairs}
+    copied = Repair.DUP_REASONING in one.candidate.repairs and len(nearest.ids) == len(one.ids) + 1
+    return fits is True if left_out or copied else fits is not False
+
+
+_LEFT_OUT = frozenset({Repair.NO_THINK_END, Repair.NO_SECTION_END})
 
 
 def _thought_fits(one: Encoded, completion: Completion, habit: Habit) -> bool | None:

@@ -17,6 +17,7 @@ class Blanks(StrEnum):
     BEFORE_THOUGHT = "before_thought"
     AFTER_THOUGHT = "after_thought"
     BEFORE_CONTENT = "before_content"
+    NEWLINE_BEFORE_CONTENT = "newline_before_content"
     NEWLINES_BEFORE_CONTENT = "newlines_before_content"
     TRIMMED = "trimmed"
     UNKNOWN = "unknown"
@@ -39,9 +40,10 @@ INSERTED: Mapping[Blanks, Edges] = MappingProxyType({
     Blanks.BEFORE_THOUGHT: Edges(thought_start=" "),
     Blanks.AFTER_THOUGHT: Edges(thought_end=" "),
     Blanks.BEFORE_CONTENT: Edges(content_start=" "),
+    Blanks.NEWLINE_BEFORE_CONTENT: Edges(content_start="\n"),
     Blanks.NEWLINES_BEFORE_CONTENT: Edges(content_start="\n\n"),
 })  # fmt: skip
-"""The settings that can be undone."""
+"""The settings that can be undone; of the first two each is likelier than what explains less."""
 
 
 class Ids(StrEnum):

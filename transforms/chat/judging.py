@@ -52,21 +52,21 @@ def judge_candidates(rendering: Rendering, profile: ModelProfile, learned: Learn
 def _missing_thought(proof: Proof, asked: Asked) -> Iterator[Issue]:
     """No field gives a thought: a stream cannot show an empty one.
 
-    Ids tell whether it was, and so does a stream of single tokens; else a fitting count with a
-    prompt that was counted as one that opens a thought: it is one token longer where the thought is
-    closed in it.
+    Ids tell whether it was; else a fitting count, with a prompt that was counted as one that opens
+    a thought: a host that never thinks closes it there, one token longer, and one end less is
+    counted in every answer, chunk by chunk too.
     """
     completion = asked.exchange.completion
     repaired = Repair.THINK_END_IN_CONTENT in proof.nearest.candidate.repairs
     if not asked.thinks or completion.message.reasoning is not None or repaired:
         return
-    if proof.evidence not in _EXACT and not (
-        completion.chunks and proof.fits and is_prompt_counted(asked.exchange, asked.habit)
-    ):
+    offset = asked.habit.offset_of_prompt(tools=bool(asked.exchange.prompt.tools))
+    opens = is_prompt_counted(asked.exchange, asked.habit) and offset is not None and offset <= 0
+    if proof.evidence not in _EXACT and not (completion.chunks and proof.fits and opens):
         yield Issue(IssueCode.REASONING_MISSING, "no field gives a thought, not an empty one")
 
 
-_EXACT = frozenset({Evidence.A1, Evidence.A2, Evidence.A3})
+_EXACT = frozenset({Evidence.A1, Evidence.A2})
 
 
 def _special_text(chosen: Encoded, profile: ModelProfile, *, fits: bool) -> Iterator[Issue]:
@@ -190,12 +190,12 @@ def _blanks(
     if evidence in {Evidence.A1, Evidence.A2}:
         return
     tokenizer = load_tokenizer(profile)
-    is_trimmed = habit.blanks is Blanks.TRIMMED
     for name, text in zip(("thought", "content"), texts_of(chosen), strict=True):
-        doubted = is_trimmed or name in habit.unsure_starts
-        if not text or not doubted or text[:1].isspace():
+        doubted = habit.blanks is Blanks.TRIMMED or name in habit.unsure_starts
+        if not text or not doubted:
             continue
-        if not tells_start(text, tokenizer) or (is_trimmed and not tells_end(text, tokenizer)):
+        starts = text[:1].isspace() or tells_start(text, tokenizer)
+        if not starts or not tells_end(text, tokenizer):
             detail = f"a blank beside the {name} {text[:20]!r}… would not show in the count"
             yield Issue(IssueCode.LEADING_SPACE_UNKNOWN, detail)
 

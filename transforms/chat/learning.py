@@ -96,13 +96,19 @@ def learn(statistic: Statistic) -> Learned:
         strips_thought_end=_share(statistic.values("only_thought"), 1) >= _MOST,
         streams_tokens=_streams_tokens(statistic, text.offset),
     )
+    one_more_is_known = {habit.prompt_offset, habit.tools_prompt_offset} - {None} == {-1}
+    if text.offset == 1 and not one_more_is_known:
+        habit = replace(habit, streams_tokens=False)
     unsure = tuple(name for name in STARTS if name not in proved_starts(statistic, habit))
     return Learned(
         habit=replace(habit, unsure_starts=unsure),
         text=text.residuals,
         calls=calls.residuals,
-        knows_text=_is_known(text, replace(habit, ids=Ids.NATIVE, arguments=Arguments.VERBATIM)),
-        knows_calls=_is_known(calls, habit) and ids is not Ids.UNKNOWN,
+        knows_text=(text.offset != 1 or one_more_is_known)
+        and _is_known(text, replace(habit, ids=Ids.NATIVE, arguments=Arguments.VERBATIM)),
+        knows_calls=(calls.offset != 1 or one_more_is_known)
+        and _is_known(calls, habit)
+        and ids is not Ids.UNKNOWN,
     )
 
 
@@ -139,7 +145,7 @@ def _fit(statistic: Statistic, kind: str, *setting: str) -> _Fit:
 
 
 def _learn_blanks(statistic: Statistic, ids: Ids) -> Blanks:
-    """The setting under which most answers fit; of equals the one that needs no offset.
+    """The setting under which most answers fit; of equals the one that needs no offset, else none.
 
     A thought that always ends in a blank, one token too many, is a host that inserts blanks, not
     one that does not count the end token. Where nothing tells "The" from " The", a blank that is
@@ -154,14 +160,10 @@ def _learn_blanks(statistic: Statistic, ids: Ids) -> Blanks:
         )
         return sum(fit.fits for fit in kinds), sum(fit.fits for fit in kinds if fit.offset == 0)
 
-    return max(_BY_LIKELIHOOD, key=fits)
-
-
-_BY_LIKELIHOOD = (
-    Blanks.VERBATIM,
-    Blanks.AROUND_MARKERS,
-    *(blanks for blanks in INSERTED if blanks not in {Blanks.VERBATIM, Blanks.AROUND_MARKERS}),
-)
+    most = max(map(fits, INSERTED))
+    best = [blanks for blanks in INSERTED if fits(blanks) == most]
+    is_clear = len(best) == 1 or best[0] in {Blanks.VERBATIM, Blanks.AROUND_MARKERS}
+    return best[0] if is_clear else Blanks.UNKNOWN
 
 
 def _learn_calls(statistic: Statistic, blanks: Blanks, ids: Ids) -> tuple[Arguments, _Fit]:

@@ -69,7 +69,9 @@ def observe_answer(
     rejects = [issue.code for issue in find_rejects(asked)]
     if IssueCode.EMPTY_ANSWER in rejects:
         return Statistic.of(Counter({(("only_thought",), 1): 1}))
-    if usage is None or issues or rejects:
+    no_thought = asked.thinks and exchange.completion.message.reasoning is None
+    untold = no_thought and Repair.THINK_END_IN_CONTENT not in candidates[0].repairs
+    if usage is None or issues or rejects or untold:
         return Statistic()  # a damaged answer says nothing of what its host always does
     base = _base(candidates, usage.completion_tokens, profile)
     residual = usage.completion_tokens - len(base.ids)

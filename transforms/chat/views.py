@@ -67,7 +67,9 @@ def _end_in_content(view: View, asked: Asked) -> Iterator[View]:
     if mark in after:
         yield view
     elif not view.thought:
-        thought = before.lstrip(" ") if before.lstrip(" ").startswith("<think>") else before
+        opening = asked.profile.answer.thought_begin
+        opens = opening is not None and before.lstrip(" ").startswith(opening)
+        thought = before.lstrip(" ") if opens else before
         changes = {"thought": thought, "content": after, "ends": 1}
         yield view.repaired(Repair.THINK_END_IN_CONTENT, **changes)
     elif before == view.thought:
@@ -99,17 +101,16 @@ def _opening(view: View, asked: Asked) -> Iterator[View]:
         return
     rest = view.thought.removeprefix(mark)
     if not asked.habit.prefills and view.ends:
-        repairs = (*view.repaired(Repair.TEMPLATE_NO_PREFILL).repairs,)
-        yield replace(view, thought=rest, opens=True, repairs=repairs)
+        yield view.repaired(Repair.TEMPLATE_NO_PREFILL, thought=rest, opens=True)
     elif rest != view.thought:
         yield view.repaired(Repair.THINK_OPEN_LITERAL, thought=rest)
     else:
         yield view
 
 
-def _told_twice(view: View, _asked: Asked) -> Iterator[View]:
+def _told_twice(view: View, asked: Asked) -> Iterator[View]:
     """The thought doubled in its field, in another field, or at the head of the content."""
-    other_fields = _asked.exchange.completion.message.other_reasoning
+    other_fields = asked.exchange.completion.message.other_reasoning
     if view.thought and view.thought in other_fields:
         view = view.repaired(Repair.DUP_REASONING)
     yield view
