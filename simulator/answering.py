@@ -30,6 +30,7 @@ class Written:
     label: Label
     cost: Cost
     told: Told
+    said: Said
     chunks: str | None = None
 
 
@@ -70,11 +71,13 @@ class Answerer:
         told = self._told(order, label, answer)
         if not order.is_stream:
             reply = self._whole(label, answer, timing, order.rng)
-            return Written(reply=reply, label=label, cost=cost, told=told)
+            return Written(reply=reply, label=label, cost=cost, told=told, said=said)
         stream = self._writer(order, label).write(generation, said, answer["usage"])
         reply = self._spread(label, stream, timing, order.rng)
         chunks = "".join(chunk + "\0" for chunk in stream.chunks)
-        return Written(reply=reply, label=label, cost=cost, told=told, chunks=chunks)
+        return Written(
+            reply=reply, label=label, cost=cost, told=told, said=said, chunks=chunks
+        )  # fmt: skip
 
     def told_nothing(self, order: Order, provider: Provider) -> Told:
         """For a refusal: nothing was sampled."""

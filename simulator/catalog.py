@@ -132,7 +132,7 @@ def _endpoint(slug: str, provider: Provider) -> dict[str, Any]:
 
 def _account(entry: Entry) -> dict[str, Any]:
     usd = entry.usd if entry.is_charged else 0.0
-    prompt, completion = len(entry.prompt_ids), len(entry.completion_ids)
+    prompt, completion = entry.prompt_tokens, entry.completion_tokens
     return {
         "id": entry.generation_id, "upstream_id": None, "total_cost": usd, "usage": usd,
         "cache_discount": None, "upstream_inference_cost": 0, "model": entry.model,
@@ -143,4 +143,5 @@ def _account(entry: Entry) -> dict[str, Any]:
         "native_tokens_prompt": prompt, "native_tokens_completion": completion,
         "native_tokens_reasoning": entry.reasoning_tokens, "native_tokens_cached": 0,
         "is_byok": False, "api_type": "completions",
+        "response_cache_source_id": entry.source_id,
     }  # fmt: skip

@@ -16,6 +16,8 @@ class Entry:
 
     Attributes:
         usd: What is charged for it in the end.
+        prompt_tokens, completion_tokens, reasoning_tokens: As its host counted them.
+        source_id: The generation that the response cache gave again.
         chunks: Of a stream, each ended by NUL: a list would be ten times as large.
     """
 
@@ -28,7 +30,10 @@ class Entry:
     completion_ids: list[int]
     is_stream: bool
     finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
     reasoning_tokens: int
+    source_id: str | None = None
     chunks: str | None = None
     is_cancelled: bool = False
     is_charged: bool = True

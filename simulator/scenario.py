@@ -97,6 +97,9 @@ class Scenario:
         tokens: Sampled tokens of an answer.
         drift: Share of tokens of texts that are sampled otherwise than the tokenizer cuts them.
         tokens_per_chunk: Tokens of one chunk of a stream.
+        caches_abandoned: What is generated after its client left, or whose connection broke, goes
+            into the response cache all the same: whole answers, and streams of hosts that do not
+            stop. Nobody has documented what the service does.
         call_rate: Share of requests with tools that are answered by calls.
         truncate_rate: Share of answers that `max_tokens` is lowered for, so that they are cut.
         faults: Rate of each fault by its name in `simulator.faults.FAULTS`; at most one happens.
@@ -113,6 +116,7 @@ class Scenario:
     tokens: LogNormal = LogNormal(120, 0.6)
     drift: float = 0.0
     tokens_per_chunk: int = 1
+    caches_abandoned: bool = False
     providers: tuple[Provider, ...] = (
         Provider("Chutes", 0.44, 2.0),
         Provider("Fireworks", 0.6, 3.0),

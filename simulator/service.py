@@ -16,7 +16,7 @@ from simulator.ledger import Entry, Ledger
 from simulator.orders import Order, bad_request, check_order, demand_key, read_order
 from simulator.replay import Replay
 from simulator.reply import Piece, Reply, write_json
-from simulator.response_cache import Cached, ResponseCache, hit_headers
+from simulator.response_cache import Cached, ResponseCache, hit_headers, ttl_of
 from simulator.routing import route, timed_fault
 from simulator.scenario import Provider, Scenario
 from simulator.tokens import load_kimi
@@ -38,6 +38,7 @@ class Exchange:
         keeps_text: The reply holds the whole text that was sampled.
         release: Gives the host its room back.
         store: Where the generation goes in the response cache.
+        whole_s: When it is whole, by the monotonic clock.
     """
 
     reply: Reply
@@ -48,6 +49,7 @@ class Exchange:
     release: Callable[[], None] = lambda: None
     keeps_text: bool = False
     store: str | None = None
+    whole_s: float = 0.0
 
 
 class Service:
@@ -98,7 +100,7 @@ class Service:
         if self._replay is not None:
             return self._serve_recording(order, self._replay)
         check_order(order, self.scenario, self.dialect)
-        key = self._cache.key(order.headers, order.raw)
+        key = self._cache.key(order.headers, order.body)
         if cached := self._cache.find(key):
             return self._serve_cached(order, cached)
         weight_usd = self._weigh(order)
@@ -159,7 +161,8 @@ class Service:
         written.reply = replace(written.reply, headers={**written.reply.headers, **status})
         fault = fault if fault and fault.fits(written.told) else None
         exchange = self._exchange(order, generation, provider, written, fault)
-        exchange.store = None if fault else key
+        exchange.store = key if fault is None or fault.of_connection else None
+        exchange.whole_s = time.monotonic() + written.reply.seconds
         return exchange
 
     def _exchange(
@@ -186,7 +189,9 @@ class Service:
             model=order.model, usd=written.cost.total, prompt_ids=generation.prompt_ids,
             completion_ids=generation.completion_ids, is_stream=order.is_stream,
             finish_reason=generation.finish_reason, chunks=written.chunks,
-            reasoning_tokens=generation.reasoning_tokens,
+            prompt_tokens=written.said.prompt_tokens,
+            completion_tokens=written.said.completion_tokens,
+            reasoning_tokens=written.said.reasoning_tokens,
         )  # fmt: skip
 
     def _serve_cached(self, order: Order, cached: Cached) -> Exchange:
@@ -195,6 +200,7 @@ class Service:
         written.reply = replace(written.reply, headers=headers)
         entry = self._entry(order, cached.generation, cached.provider, written)
         entry.is_charged = False
+        entry.source_id = cached.source_id
         self.ledger.book(entry)
         return Exchange(reply=written.reply, order=order, entry=entry, keeps_text=True)
 
@@ -209,14 +215,25 @@ class Service:
 
     def deliver(self, exchange: Exchange) -> None:
         """The last bytes go out."""
-        if not (exchange.entry and exchange.keeps_text):
+        if exchange.entry is None:
             return
-        self.ledger.deliver(exchange.entry)
-        if exchange.store and exchange.generation and exchange.provider and exchange.order:
-            self._cache.store(
-                exchange.store, exchange.order.headers, exchange.generation,
-                exchange.provider, exchange.entry.generation_id,
-            )  # fmt: skip
+        if exchange.keeps_text:
+            self.ledger.deliver(exchange.entry)
+            self._cache_from(exchange, time.monotonic())
+        else:
+            self._cache_abandoned(exchange)
+
+    def _cache_from(self, exchange: Exchange, moment_s: float) -> None:
+        entry, order, generation = exchange.entry, exchange.order, exchange.generation
+        if exchange.store and entry and order and generation and exchange.provider:
+            source, ttl_s = entry.generation_id, ttl_of(order.headers)
+            cached = Cached(generation, exchange.provider, source, moment_s, ttl_s)
+            self._cache.store(exchange.store, cached)
+
+    def _cache_abandoned(self, exchange: Exchange) -> None:
+        """What goes on though nobody hears it."""
+        if self.scenario.caches_abandoned and not _stops(exchange):
+            self._cache_from(exchange, max(exchange.whole_s, time.monotonic()))
 
     def leave(self, exchange: Exchange, tokens: int) -> None:
         """The client left after so many tokens of a stream; whole answers are charged in full."""
@@ -224,9 +241,16 @@ class Service:
         if entry is None or provider is None:
             return
         entry.is_cancelled = True
-        if entry.is_stream and provider.name in _CANCELLABLE:
+        self._cache_abandoned(exchange)
+        if _stops(exchange):
             self.ledger.cancel(entry, wire.cost_of(len(entry.prompt_ids), tokens, provider).total)
 
     def find_entry(self, identity: str) -> Entry | None:
         """A generation that was booked."""
         return self.ledger.entries.get(identity)
+
+
+def _stops(exchange: Exchange) -> bool:
+    """Whether the host stops generating when the client leaves."""
+    entry = exchange.entry
+    return entry is not None and entry.is_stream and entry.provider in _CANCELLABLE

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -225,6 +226,74 @@ def test_the_response_cache_gives_the_same_for_nothing() -> None:
     assert service.ledger.charged.total() == 2
     assert truth_of(service)[-1]["generation_id"] == second["id"]
     assert "X-OpenRouter-Cache-Status" not in ask(service, "a").headers
+
+
+CACHED = KEY | {"X-OpenRouter-Cache": "true"}
+
+
+def status_of(service: Service, raw: bytes, **headers: str) -> str:
+    reply = deliver(service, service.take(CACHED | headers, raw))
+    return reply.headers["X-OpenRouter-Cache-Status"]
+
+
+def test_blanks_of_a_body_are_one_to_the_response_cache_and_orders_are_two() -> None:
+    service = Service(Scenario())
+    asked = json.loads(request_of("a"))
+    assert status_of(service, json.dumps(asked).encode()) == "MISS"
+    assert status_of(service, json.dumps(asked, indent=2).encode()) == "HIT"
+    assert status_of(service, json.dumps(dict(reversed(asked.items()))).encode()) == "MISS"
+    assert status_of(service, request_of("a", stream=True)) == "MISS"
+    assert status_of(service, request_of("a"), Authorization="Bearer other") == "MISS"
+    assert status_of(service, request_of("a"), **{"X-OpenRouter-Cache-Clear": "true"}) == "MISS"
+    assert status_of(service, request_of("a")) == "HIT"
+
+
+def test_what_is_cached_is_forgotten_after_its_time() -> None:
+    service = Service(Scenario())
+    for seconds, found in (("0", "MISS"), ("0", "MISS"), ("9", "MISS"), ("9", "HIT")):
+        assert status_of(service, request_of("a"), **{"X-OpenRouter-Cache-TTL": seconds}) == found
+
+
+@pytest.mark.parametrize(
+    ("host", "fields", "kept"),
+    [
+        ("Chutes", {}, True),
+        ("Chutes", {"stream": True}, False),  # it stops when its client leaves
+        ("Nebius", {"stream": True}, True),
+    ],
+)
+def test_what_nobody_waited_for_is_cached_where_the_scenario_says_so(
+    host: str, fields: dict[str, Any], *, kept: bool
+) -> None:
+    hosts = (Provider(host, 0.4, 2.0),)
+    for option in (True, False):
+        scenario = Scenario(providers=hosts, caches_abandoned=option, latency=LogNormal(0, 0))
+        service = Service(scenario)
+        service.leave(service.take(CACHED, request_of("a", **fields)), 0)
+        found = status_of(service, request_of("a", **fields))
+        assert found == ("HIT" if kept and option else "MISS")
+
+
+def test_what_is_still_generated_is_not_cached_yet() -> None:
+    service = Service(Scenario(caches_abandoned=True, latency=LogNormal(3600, 0)))
+    service.leave(service.take(CACHED, request_of("a")), 0)
+    assert status_of(service, request_of("a")) == "MISS"
+
+
+def test_a_reply_that_the_connection_lost_is_cached_where_the_scenario_says_so() -> None:
+    scenario = Scenario(
+        caches_abandoned=True,
+        latency=LogNormal(0, 0),
+        faults=MappingProxyType({"reset_mid_body": 1.0}),
+    )
+    service = Service(scenario)
+    lost = service.take(CACHED, request_of("a"))
+    service.deliver(lost)
+    hit = service.take(CACHED, request_of("a"))
+    assert lost.entry
+    assert hit.entry
+    assert hit.entry.completion_ids == lost.entry.completion_ids
+    assert service.ledger.charged.total() == 1
 
 
 def test_vllm_gives_ids() -> None:

@@ -68,7 +68,9 @@ def _stall(reply: Reply, told: Told) -> Reply:
 
 
 def _fault(name: str, about: str, spoil: Callable[[Reply, Told], Reply], **more: Any) -> Fault:
-    return Fault(name=name, about=about, spoil=spoil, is_charged=True, **more)
+    return Fault(
+        name=name, about=about, spoil=spoil, is_charged=True, of_connection=True, **more
+    )  # fmt: skip
 
 
 DELIVERIES = (

@@ -37,6 +37,7 @@ class Fault:
         is_charged: A generation was sampled and is paid for.
         keeps_text: The whole sampled text is sent all the same.
         spoil: Makes the broken reply of the good one; the good one of a refusal is empty.
+        of_connection: The service had the whole answer; the connection lost or delayed it.
         is_refusal: Nothing is sampled.
         fits: Whether it can happen to this answer; where it cannot, the answer is good.
         in_hostile: Part of the preset `hostile`: not what stops a whole run or an hour.
@@ -47,6 +48,7 @@ class Fault:
     is_charged: bool
     spoil: Callable[[Reply, Told], Reply]
     keeps_text: bool = False
+    of_connection: bool = False
     is_refusal: bool = False
     fits: Callable[[Told], bool] = lambda _told: True
     in_hostile: bool = True
