@@ -11,7 +11,7 @@ from typing import Any
 from transforms.chat.calls import argument_forms, is_native, write_id
 from transforms.chat.candidates import calls_before, write_candidates
 from transforms.chat.edges import cost_of_edges, is_spaced, length_of_blank
-from transforms.chat.evidence import Encoded, encode
+from transforms.chat.evidence import Encoded, came_over_time, encode
 from transforms.chat.habits import INSERTED, Arguments, Blanks, Habit, Ids
 from transforms.chat.profile import ModelProfile, ToolGrammar
 from transforms.chat.rejects import find_rejects
@@ -109,7 +109,7 @@ HISTORIES = ("kept", "dropped")
 def _chunks(exchange: Exchange, base: Encoded) -> Counter[tuple[Key, int]]:
     """Tokens counted less a stream's chunks and markers: the host's offset, whatever drifted."""
     usage, chunks = exchange.completion.usage, exchange.completion.chunks
-    if usage is None or not chunks or base.has_calls:
+    if usage is None or not chunks or base.has_calls or not came_over_time(exchange):
         return Counter()
     markers = sum(segment.is_special for segment in base.candidate.segments)
     return Counter({(("stream",), usage.completion_tokens - len(chunks) - markers): 1})

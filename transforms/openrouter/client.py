@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import tenacity
 
 from transforms.failures import FailureKind, RecordError, StoreError
+from transforms.openrouter.accounts import Accounts
 from transforms.openrouter.budget import Budget
 from transforms.openrouter.claims import Claims
 from transforms.openrouter.faults import MAYBE_PAID, Judged, judge
@@ -75,6 +76,7 @@ class OpenRouterClient:
         self._claims = Claims(host_folder(config.store) / "claims") if config.has_peers else None
         self._sleep = sleep or self._gate.rest
         self._sender = Sender(config.wire) if config.send else None
+        self._accounts = Accounts(self._store, self._sender, config.run_id, self._sleep)
         self._gate.on_stop = self._drain
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
@@ -136,8 +138,9 @@ class OpenRouterClient:
         if self._sender is None or _is_settled(judged):
             if judged.reply is None:
                 self._progress.fail()
-            return judged
-        return await self._ask(request, self._sender)
+        else:
+            judged = await self._ask(request, self._sender)
+        return await self._accounts.complete(judged)
 
     async def _known(self, request: Request) -> Judged:
         judged = Judged()

@@ -122,7 +122,9 @@ class Judged:
     """Either `reply`, the JSON of an answer, or `fault` with what was said.
 
     `cost_usd` is what the body says was paid, answer or not; `None` if it says nothing.
-    `arrival`: when the text of an answer came.
+    `arrival`: when the text of an answer came. `repeats`: the id of the generation that the
+    service's response cache gave again, the empty one if it does not say; a repeated answer was
+    paid for before, and when it came says nothing of how it was sampled.
     """
 
     reply: Any = None
@@ -130,6 +132,7 @@ class Judged:
     detail: str = ""
     cost_usd: Decimal | None = None
     arrival: Arrival | None = None
+    repeats: str | None = None
 
 
 def judge(attempt: Attempt) -> Judged:
@@ -147,7 +150,15 @@ def judge(attempt: Attempt) -> Judged:
         return Judged(fault=BROKEN, detail=f"not an object: {_shown(attempt.body)}")
     judged = _judge_reply(reply, attempt.body)
     cost_usd = read_cost(reply.get("usage"))
+    if (repeats := _repeated(attempt)) is not None:  # 0 is no price to learn from
+        return replace(judged, cost_usd=cost_usd or None, repeats=repeats)
     return replace(judged, cost_usd=cost_usd, arrival=_arrival(attempt))
+
+
+def _repeated(attempt: Attempt) -> str | None:
+    headers = dict(attempt.headers)
+    is_hit = headers.get("x-openrouter-cache-status", "").upper() == "HIT"
+    return headers.get("x-openrouter-cache-source-id", "") if is_hit else None
 
 
 def _arrival(attempt: Attempt) -> Arrival | None:

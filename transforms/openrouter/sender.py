@@ -1,8 +1,10 @@
 """One POST, and what came of it: whatever happens on the wire becomes an attempt."""
 
 import asyncio
+import hashlib
 import re
 import time
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -78,25 +80,24 @@ class Sender:
 
     async def send(self, request: Request, run_id: str) -> Attempt:
         """Padding is life, not progress: the deadline runs on while it comes."""
-        received = _Received(started_at=time.time())
-        try:
-            async with asyncio.timeout(self._wire.deadline_s) as deadline:
-                self._deadlines.add(deadline)
-                try:
-                    await self._post(request, received)
-                finally:
-                    self._deadlines.discard(deadline)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            received.error = f"{type(error).__name__}: {error}"
-        return self._as_attempt(request, run_id, received)
+        # Another sample of the same body must be sampled, not be given again.
+        headers = {} if request.sample_index else dict(self._wire.source.cache)
+        url = self._url("/chat/completions")
+        posted = self._session.post(url, data=request.body, headers=headers)
+        received = await self._receive(posted, self._wire.deadline_s)
+        return self._as_attempt(request.sha256, run_id, received)
+
+    async def ask(self, path: str, run_id: str) -> Attempt:
+        """A small call of the API, under a key of its own."""
+        received = await self._receive(self._session.get(self._url(path)), _SMALL_CALL_S)
+        return self._as_attempt(key_of(path), run_id, received)
 
     async def get(self, path: str) -> Any:
-        """The JSON of a small call of the API; `None` if there is none, for whatever reason."""
-        url = self._wire.base_url.rstrip("/") + path
+        """The JSON of a small call; `None` if there is none, for whatever reason."""
+        attempt = await self.ask(path, run_id="")
         try:
-            async with asyncio.timeout(_SMALL_CALL_S), self._session.get(url) as response:
-                return msgspec.json.decode(await response.read())
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            return msgspec.json.decode(attempt.body) if attempt.error is None else None
+        except ValueError:
             return None
 
     def abandon(self) -> None:
@@ -108,9 +109,24 @@ class Sender:
     async def close(self) -> None:
         await self._session.close()
 
-    async def _post(self, request: Request, received: "_Received") -> None:
-        url = self._wire.base_url.rstrip("/") + "/chat/completions"
-        async with self._session.post(url, data=request.body) as response:
+    def _url(self, path: str) -> str:
+        return self._wire.base_url.rstrip("/") + path
+
+    async def _receive(self, called: "_Called", seconds: float) -> "_Received":
+        received = _Received(started_at=time.time())
+        try:
+            async with asyncio.timeout(seconds) as deadline:
+                self._deadlines.add(deadline)
+                try:
+                    await self._read(called, received)
+                finally:
+                    self._deadlines.discard(deadline)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            received.error = f"{type(error).__name__}: {error}"
+        return received
+
+    async def _read(self, called: "_Called", received: "_Received") -> None:
+        async with called as response:
             received.status = response.status
             received.headers = {name.lower(): value for name, value in response.headers.items()}
             is_stream = response.content_type == "text/event-stream"
@@ -119,10 +135,10 @@ class Sender:
                 if is_stream:
                     await _gather_events(response, time.time() - received.started_at)
 
-    def _as_attempt(self, request: Request, run_id: str, received: "_Received") -> Attempt:
+    def _as_attempt(self, key: str, run_id: str, received: "_Received") -> Attempt:
         kept = ((n, v) for n, v in received.headers.items() if n in _KEPT_HEADERS)
         return Attempt(
-            request_sha256=request.sha256,
+            request_sha256=key,
             run_id=run_id,
             status=received.status,
             error=None if received.error is None else self._clean(received.error),
@@ -151,6 +167,14 @@ class Sender:
         if key and (not is_answer or len(key) >= _LONG_KEY):
             body = body.replace(key, b"redacted")
         return body
+
+
+_Called = AbstractAsyncContextManager[aiohttp.ClientResponse]
+
+
+def key_of(path: str) -> str:
+    """The store's key of a small call."""
+    return hashlib.sha256(b"GET " + path.encode()).hexdigest()
 
 
 async def _gather_events(response: aiohttp.ClientResponse, seconds: float) -> None:

@@ -19,6 +19,8 @@ class Source:
         tells_cost: `usage.cost` may be in its answers.
         pads: Something comes every few seconds while it generates: silence means it is gone.
         headers: Sent with every request.
+        cache: Sent with the first sample of a body: the service keeps the answer, and gives it
+            again for nothing if it was lost on the way. It keeps only what asked for it.
         body: Fields of every request: they ask for the ids that the server sampled.
         body_in_streams: False: a stream with these fields is refused.
         thinking: Where a request switches thinking on or off: an object of the body, and its key.
@@ -35,6 +37,7 @@ class Source:
     tells_cost: bool = True
     pads: bool = False
     headers: tuple[tuple[str, str], ...] = ()
+    cache: tuple[tuple[str, str], ...] = ()
     body: tuple[tuple[str, Any], ...] = ()
     body_in_streams: bool = True
     thinking: tuple[str, str] = ("reasoning", "enabled")
@@ -50,9 +53,8 @@ OPENROUTER = Source(
     names_provider=True,
     has_catalogue=True,
     pads=True,
-    # Not X-OpenRouter-Cache: a hit is free, but its usage is all zero, and without a count
-    # its ids cannot be proved (measured against the simulator after a kill).
     headers=(("X-OpenRouter-Metadata", "enabled"),),
+    cache=(("X-OpenRouter-Cache", "true"), ("X-OpenRouter-Cache-TTL", "86400")),
     counts_streams_if_asked=False,
 )
 # An engine serves one model, and calls it by the first of its names (vLLM) or by whatever was asked

@@ -1,0 +1,197 @@
+"""A call that was lost costs once where the service's response cache holds its answer."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import build
+from tests.programs import (
+    Server,
+    assert_whole,
+    example_prompts,
+    run_pipeline,
+    samples,
+    serve_simulator,
+    start_and_wait_for,
+    write_prompts,
+)
+from tests.simulated import request_of
+from tests.test_client import KEY, config
+from transforms.call_openrouter import call_openrouter
+from transforms.chat.profile import ModelProfile
+from transforms.codes import Evidence, IssueCode
+from transforms.openrouter import sender
+from transforms.openrouter.client import OpenRouterClient
+from transforms.openrouter.open_store import open_store
+from transforms.openrouter.sender import key_of
+from transforms.openrouter.wire import Request, Sampling
+from transforms.records import Exchange, Verdict
+
+HOST = {"name": "Nebius", "price": [0.5, 2.5]}  # it goes on when its client leaves
+AT_ONCE = {"providers": [HOST], "latency": {"median_s": 0}, "speed": 1000}
+
+
+def losing(fault: str, **fields: Any) -> dict[str, Any]:
+    """The first try of every body is lost."""
+    force = [{"match": "messages", "fault": fault, "times": 1}]
+    return AT_ONCE | {"force": force, "caches_abandoned": True} | fields
+
+
+def serve(folder: Path, scenario: dict[str, Any]) -> Any:
+    path = folder / "scenario.yaml"
+    path.write_text(json.dumps(scenario), "utf-8")
+    return serve_simulator("--scenario", str(path))
+
+
+class Asking:
+    """Each `ask` is a process of its own, as far as the client can tell."""
+
+    def __init__(self, folder: Path, server: Server, kimi: ModelProfile, **fields: Any) -> None:
+        (folder / "key").write_text(KEY, "utf-8")
+        self._config = config(server.base_url, folder, **fields)
+        self._server = server
+        self._kimi = kimi
+        self.waits: list[float] = []
+
+    def ask(self, delivery: str = "whole") -> Exchange:
+        found = asyncio.run(self._ask(delivery))
+        assert isinstance(found, Exchange), found
+        return found
+
+    def ask_each(self, *requests: Request) -> list[str]:
+        """Ids of the answers, asked one after the other."""
+        return asyncio.run(self._ask_each(requests))
+
+    async def _ask(self, delivery: str) -> Any:
+        client = OpenRouterClient(self._config, sleep=self._wait)
+        sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=4000, delivery=delivery)
+        found = await call_openrouter(build.prompt(), client, sampling, self._kimi)
+        await client.close()
+        return found
+
+    async def _ask_each(self, requests: tuple[Request, ...]) -> list[str]:
+        client = OpenRouterClient(self._config, sleep=self._wait)
+        found = [(await client.answer(request)).reply["id"] for request in requests]
+        await client.close()
+        return found
+
+    async def _wait(self, seconds: float) -> None:
+        """Until the service has seen that nobody hears it: a back-off is longer."""
+        self.waits.append(seconds)
+        await asyncio.to_thread(self._until_nobody_is_heard)
+
+    def _until_nobody_is_heard(self) -> None:
+        while self._server.ledger()["in_flight"]:
+            pass
+
+
+def judge(exchange: Exchange, kimi: ModelProfile) -> Verdict:
+    return build.judge(exchange, kimi, build.habits(exchange.completion, streams_tokens=True))
+
+
+@pytest.mark.parametrize("delivery", ["whole", "stream"])
+@pytest.mark.parametrize("fault", ["reset_before_headers", "reset_mid_body", "hang"])
+def test_a_lost_answer_is_paid_for_once_and_exact(
+    fault: str, delivery: str, tmp_path: Path, kimi: ModelProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "_SILENCE_S", 0.2)
+    with serve(tmp_path, losing(fault)) as server:
+        exchange = Asking(tmp_path, server, kimi).ask(delivery)
+        ledger, truth = server.ledger(), server.truth()
+    verdict = judge(exchange, kimi)
+    completion = exchange.completion
+    assert verdict.is_good, verdict.issues
+    assert list(verdict.sample.input_ids) == truth[str(completion.generation_id)]
+    assert completion.usage is not None
+    assert completion.usage.cost_usd == 0
+    assert (ledger["requests"], ledger["charged"], ledger["duplicates"]) == (2, 1, 0)
+    # A finished answer that is sent again as a stream shows no chunk as it was sampled.
+    assert verdict.evidence > Evidence.A3
+
+
+def test_a_stream_that_was_not_lost_proves_itself(tmp_path: Path, kimi: ModelProfile) -> None:
+    """The other side of the test above: the same stream at its first time."""
+    slow = AT_ONCE | {"latency": {"median_s": 0.5}, "speed": 1}
+    with serve(tmp_path, slow) as server:
+        verdict = judge(Asking(tmp_path, server, kimi).ask("stream"), kimi)
+    assert verdict.evidence is Evidence.A3
+
+
+def test_a_service_that_forgets_what_was_lost_is_paid_again(
+    tmp_path: Path, kimi: ModelProfile
+) -> None:
+    with serve(tmp_path, losing("reset_mid_body", caches_abandoned=False)) as server:
+        exchange = Asking(tmp_path, server, kimi).ask()
+        assert server.ledger()["duplicates"] == 1
+    assert judge(exchange, kimi).is_good
+
+
+def test_a_repeated_answer_without_an_account_is_never_good(
+    tmp_path: Path, kimi: ModelProfile
+) -> None:
+    """`/generation` says 404 for 50 s here; the next run asks again, which costs nothing."""
+    with serve(tmp_path, losing("reset_mid_body", speed=0.01)) as server:
+        asking = Asking(tmp_path, server, kimi)
+        for _ in range(2):
+            exchange = asking.ask()
+            assert exchange.completion.usage is None
+            assert IssueCode.USAGE_MISSING in {i.code for i in judge(exchange, kimi).issues}
+            assert asking.waits[-5:] == [0.5, 1, 2, 4, 8]
+        assert server.ledger()["requests"] == 2
+
+
+def test_what_was_told_of_a_lost_answer_is_kept(
+    tmp_path: Path, kimi: ModelProfile, new_location: Callable[[], str]
+) -> None:
+    store = new_location()
+    with serve(tmp_path, losing("reset_mid_body")) as server:
+        told = Asking(tmp_path, server, kimi, store=store).ask()
+    later = Asking(tmp_path, server, kimi, store=store, send=False).ask()
+    assert later == told
+    assert later.completion.usage is not None
+    with_store = open_store(store)
+    lost, hit = with_store.attempts(told.request_sha256)
+    assert lost.error is not None
+    source = dict(hit.headers)["x-openrouter-cache-source-id"]
+    (account,) = with_store.attempts(key_of(f"/generation?id={source}"))
+    assert json.loads(account.body)["data"]["id"] == source
+    counted = json.loads(hit.body)["usage"]
+    assert (counted["completion_tokens"], counted["cost"]) == (0, 0)  # as it came
+    assert len(list(with_store.attempts_of_run("run"))) == 2  # an account is no request
+    with_store.close()
+
+
+def test_another_sample_of_a_body_is_sampled(tmp_path: Path, kimi: ModelProfile) -> None:
+    body = request_of("a")
+    with serve(tmp_path, AT_ONCE) as server:
+        asking = Asking(tmp_path, server, kimi)
+        first, second, third = asking.ask_each(*(Request(body, index) for index in range(3)))
+        truth = server.truth()
+        assert server.ledger()["charged"] == 3
+    assert len({tuple(truth[name]) for name in (first, second, third)}) == 3
+
+
+def test_kill_9_is_paid_for_once(tmp_path: Path) -> None:
+    """What was in flight at the kill is generated to its end, and given again for nothing."""
+    write_prompts(tmp_path, example_prompts(40))
+    slow = {"latency": {"median_s": 0.4, "sigma": 0.3}, "providers": [HOST]}
+    scenario = slow | {"caches_abandoned": True}
+    with serve(tmp_path, scenario) as server:
+        process = start_and_wait_for(tmp_path, server, 12, "--delivery", "whole")
+        process.kill()
+        process.wait()
+        done = run_pipeline(tmp_path, server.base_url, "--delivery", "whole")
+        assert done.returncode == 0, done.stderr
+        ledger, truth = server.ledger(), server.truth()
+    told = assert_whole(tmp_path, 40)
+    assert ledger["requests"] > ledger["charged"] == 40
+    assert ledger["duplicates"] == 0
+    good = samples(tmp_path / "out")
+    assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
+    assert any(row["cost_usd"] == 0 for row in good.values())
+    # A thought's first blank is told only by answers that begin in certain words, and 40 are few.
+    assert set(told["codes"]) <= {"LEADING_SPACE_UNKNOWN"}
