@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -29,22 +30,36 @@ from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.sender import key_of
 from transforms.openrouter.wire import Request, Sampling
-from transforms.records import Exchange, Verdict
+from transforms.records import Exchange, Prompt, Verdict
 
 HOST = {"name": "Nebius", "price": [0.5, 2.5]}  # it goes on when its client leaves
 AT_ONCE = {"providers": [HOST], "latency": {"median_s": 0}, "speed": 1000}
 
 
-def losing(fault: str, **fields: Any) -> dict[str, Any]:
-    """The first try of every body is lost."""
-    force = [{"match": "messages", "fault": fault, "times": 1}]
-    return AT_ONCE | {"force": force, "caches_abandoned": True} | fields
+LOSSES = ("reset_before_headers", "reset_mid_body", "hang")
+LOSING = AT_ONCE | {
+    "force": [{"match": f"{fault}!", "fault": fault, "times": 1} for fault in LOSSES],
+    "caches_abandoned": True,
+}
+"""The first try of a prompt that names a loss is lost."""
 
 
-def serve(folder: Path, scenario: dict[str, Any]) -> Any:
+def serve(folder: Path, scenario: dict[str, Any]) -> AbstractContextManager[Server]:
     path = folder / "scenario.yaml"
     path.write_text(json.dumps(scenario), "utf-8")
     return serve_simulator("--scenario", str(path))
+
+
+@pytest.fixture(scope="module")
+def losing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve(tmp_path_factory.mktemp("losing"), LOSING) as server:
+        yield server
+
+
+def spent(server: Server) -> tuple[int, int]:
+    """Requests and charges so far."""
+    ledger = server.ledger()
+    return ledger["requests"], ledger["charged"]
 
 
 class Asking:
@@ -57,8 +72,8 @@ class Asking:
         self._kimi = kimi
         self.waits: list[float] = []
 
-    def ask(self, delivery: str = "whole") -> Exchange:
-        found = asyncio.run(self._ask(delivery))
+    def ask(self, text: str = "reset_mid_body!", delivery: str = "whole") -> Exchange:
+        found = asyncio.run(self._ask(build.prompt(text), delivery))
         assert isinstance(found, Exchange), found
         return found
 
@@ -66,10 +81,10 @@ class Asking:
         """Ids of the answers, asked one after the other."""
         return asyncio.run(self._ask_each(requests))
 
-    async def _ask(self, delivery: str) -> Any:
+    async def _ask(self, prompt: Prompt, delivery: str) -> Any:
         client = OpenRouterClient(self._config, sleep=self._wait)
         sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=4000, delivery=delivery)
-        found = await call_openrouter(build.prompt(), client, sampling, self._kimi)
+        found = await call_openrouter(prompt, client, sampling, self._kimi)
         await client.close()
         return found
 
@@ -93,38 +108,43 @@ def judge(exchange: Exchange, kimi: ModelProfile) -> Verdict:
     return build.judge(exchange, kimi, build.habits(exchange.completion, streams_tokens=True))
 
 
-@pytest.mark.parametrize("delivery", ["whole", "stream"])
-@pytest.mark.parametrize("fault", ["reset_before_headers", "reset_mid_body", "hang"])
-def test_a_lost_answer_is_paid_for_once_and_exact(
-    fault: str, delivery: str, tmp_path: Path, kimi: ModelProfile, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "_SILENCE_S", 0.2)
-    with serve(tmp_path, losing(fault)) as server:
-        exchange = Asking(tmp_path, server, kimi).ask(delivery)
-        ledger, truth = server.ledger(), server.truth()
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("delivery", ["whole", "stream"])
+@pytest.mark.parametrize("fault", LOSSES)
+def test_a_lost_answer_is_paid_for_once_and_exact(
+    losing: Server, fault: str, delivery: str, tmp_path: Path, kimi: ModelProfile
+) -> None:
+    requests, charged = spent(losing)
+    exchange = Asking(tmp_path, losing, kimi).ask(f"{fault}!", delivery)
+    assert spent(losing) == (requests + 2, charged + 1)
+    truth = losing.truth()
     verdict = judge(exchange, kimi)
     completion = exchange.completion
     assert verdict.is_good, verdict.issues
     assert list(verdict.sample.input_ids) == truth[str(completion.generation_id)]
     assert completion.usage is not None
     assert completion.usage.cost_usd == 0
-    assert (ledger["requests"], ledger["charged"], ledger["duplicates"]) == (2, 1, 0)
     # A finished answer that is sent again as a stream shows no chunk as it was sampled.
     assert verdict.evidence > Evidence.A3
 
 
 def test_a_stream_that_was_not_lost_proves_itself(tmp_path: Path, kimi: ModelProfile) -> None:
     """The other side of the test above: the same stream at its first time."""
-    slow = AT_ONCE | {"latency": {"median_s": 0.5}, "speed": 1}
+    slow = AT_ONCE | {"latency": {"median_s": 0.3}, "speed": 1}
     with serve(tmp_path, slow) as server:
-        verdict = judge(Asking(tmp_path, server, kimi).ask("stream"), kimi)
+        verdict = judge(Asking(tmp_path, server, kimi).ask(delivery="stream"), kimi)
     assert verdict.evidence is Evidence.A3
 
 
 def test_a_service_that_forgets_what_was_lost_is_paid_again(
     tmp_path: Path, kimi: ModelProfile
 ) -> None:
-    with serve(tmp_path, losing("reset_mid_body", caches_abandoned=False)) as server:
+    with serve(tmp_path, LOSING | {"caches_abandoned": False}) as server:
         exchange = Asking(tmp_path, server, kimi).ask()
         assert server.ledger()["duplicates"] == 1
     assert judge(exchange, kimi).is_good
@@ -134,7 +154,7 @@ def test_a_repeated_answer_without_an_account_is_never_good(
     tmp_path: Path, kimi: ModelProfile
 ) -> None:
     """`/generation` says 404 for 50 s here; the next run asks again, which costs nothing."""
-    with serve(tmp_path, losing("reset_mid_body", speed=0.01)) as server:
+    with serve(tmp_path, LOSING | {"speed": 0.01}) as server:
         asking = Asking(tmp_path, server, kimi)
         for _ in range(2):
             exchange = asking.ask()
@@ -145,12 +165,12 @@ def test_a_repeated_answer_without_an_account_is_never_good(
 
 
 def test_what_was_told_of_a_lost_answer_is_kept(
-    tmp_path: Path, kimi: ModelProfile, new_location: Callable[[], str]
+    losing: Server, tmp_path: Path, kimi: ModelProfile, new_location: Callable[[], str]
 ) -> None:
     store = new_location()
-    with serve(tmp_path, losing("reset_mid_body")) as server:
-        told = Asking(tmp_path, server, kimi, store=store).ask()
-    later = Asking(tmp_path, server, kimi, store=store, send=False).ask()
+    text = f"reset_mid_body! {store}"
+    told = Asking(tmp_path, losing, kimi, store=store).ask(text)
+    later = Asking(tmp_path, losing, kimi, store=store, send=False).ask(text)
     assert later == told
     assert later.completion.usage is not None
     with_store = open_store(store)
@@ -165,14 +185,16 @@ def test_what_was_told_of_a_lost_answer_is_kept(
     with_store.close()
 
 
-def test_another_sample_of_a_body_is_sampled(tmp_path: Path, kimi: ModelProfile) -> None:
+def test_another_sample_of_a_body_is_sampled(
+    losing: Server, tmp_path: Path, kimi: ModelProfile
+) -> None:
     body = request_of("a")
-    with serve(tmp_path, AT_ONCE) as server:
-        asking = Asking(tmp_path, server, kimi)
-        first, second, third = asking.ask_each(*(Request(body, index) for index in range(3)))
-        truth = server.truth()
-        assert server.ledger()["charged"] == 3
-    assert len({tuple(truth[name]) for name in (first, second, third)}) == 3
+    requests, charged = spent(losing)
+    samples = [Request(body, index) for index in range(3)]
+    names = Asking(tmp_path, losing, kimi).ask_each(*samples)
+    assert spent(losing) == (requests + 3, charged + 3)
+    truth = losing.truth()
+    assert len({tuple(truth[name]) for name in names}) == 3
 
 
 def test_kill_9_is_paid_for_once(tmp_path: Path) -> None:
