@@ -17,6 +17,7 @@ from pipeline.flags import add_arguments
 from pipeline.hosts import read_hosts
 from pipeline.inputs import absolute, find_files
 from transforms.chat.profile import ModelProfile, load_profile
+from transforms.chat.settings import thinking_is_off
 from transforms.codes import Evidence
 from transforms.openrouter.client import CallConfig
 from transforms.openrouter.open_store import GCS
@@ -186,6 +187,7 @@ def _call_of(
         source=source,
         hosts=json.dumps(extra.get("provider", {})),
         fields=(*sampling.limits(), *extra),
+        thinks=not thinking_is_off(sampling.extra),
     )
     return CallConfig(
         wire=wire,

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ class Script:
     bodies: list[bytes] = field(default_factory=list)
     arrived_at: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
+    headers: list[Mapping[str, str]] = field(default_factory=list)
     base_url: str = ""
     in_flight: int = 0
     max_in_flight: int = 0
@@ -46,6 +47,7 @@ class Script:
         self.bodies.append(await request.read())
         self.arrived_at.append(asyncio.get_running_loop().time())
         self.keys.append(request.headers.get("Authorization"))
+        self.headers.append(request.headers)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         await (asyncio.Event().wait() if reply.hangs else asyncio.sleep(0))
         response = web.StreamResponse(status=reply.status, headers=reply.headers)

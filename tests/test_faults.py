@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms.openrouter.faults import (
+    BAD_OUTPUT,
     BLOCKED,
     BROKEN,
+    DECLINED,
     FATAL,
     MAYBE_PAID,
+    NOBODY_ELSE,
     RATE,
     REFUSED,
     UNAVAILABLE,
@@ -24,6 +29,7 @@ from transforms.openrouter.faults import (
 )
 from transforms.openrouter.hints import hint_s
 from transforms.openrouter.store import Attempt
+from transforms.records import Arrival
 
 
 def attempt(
@@ -86,8 +92,12 @@ def failed(code: Any, **metadata: Any) -> dict[str, Any]:
         (200, {"choices": None}, UNAVAILABLE),
         (200, {"choices": []}, UNAVAILABLE),
         (200, {"choices": [{"finish_reason": "error", "message": {}}]}, UNAVAILABLE),
-        (200, {"choices": [{"finish_reason": None, "message": {"content": "a"}}]}, BROKEN),
-        (200, {"choices": [{"finish_reason": "content_filter", "message": {}}]}, REFUSED),
+        (200, {"choices": [{"finish_reason": None, "message": {"content": "a"}}]}, BAD_OUTPUT),
+        (200, b'data: {"choices":[{"delta":{"content":"a"}}]}', BROKEN),
+        (200, {"choices": [{"finish_reason": "content_filter", "message": {}}]}, DECLINED),
+        (200, failed(400, provider_name="Chutes"), DECLINED),
+        (400, failed(400, provider_name="Chutes"), DECLINED),
+        (400, failed(400, provider_name=""), REFUSED),
         (200, {"choices": [{"finish_reason": "stop", "message": {"content": ""}}]}, UNAVAILABLE),
         (200, {"choices": [{"finish_reason": "length", "message": {"content": "a"}}]}, None),
         (200, {"choices": [{"finish_reason": "stop", "message": {"content": "a"}}]}, None),
@@ -97,6 +107,61 @@ def test_each_shape_has_its_class(status: int, body: Any, fault: Fault | None) -
     judged = judge(attempt(status, body))
     assert judged.fault is fault
     assert (judged.reply is not None) == (fault is None)
+
+
+def said(finish: str = "stop", tokens: int = 9, **message: Any) -> dict[str, Any]:
+    choice = {"finish_reason": finish, "message": message}
+    usage = {"completion_tokens": tokens, "cost": 0.25}
+    return {"provider": {"name": "Chutes"}, "choices": [choice], "usage": usage}
+
+
+@pytest.mark.parametrize(
+    ("body", "thinks", "fault"),
+    [
+        (said(content=""), True, BAD_OUTPUT),
+        (said(content="", tokens=0), True, UNAVAILABLE),
+        (said("length", content=None), True, None),  # cut within the thought
+        (said(content=None, reasoning="So it is 4."), True, BAD_OUTPUT),
+        (said(content=None, reasoning="So it is 4."), False, None),  # the content, in its place
+        (said("length", content=None, reasoning="So it"), True, None),
+        (said(content=None, reasoning="Hm.</think>It is 4."), True, None),  # can be put right
+        (said(content=None, reasoning="Hm.<|tool_calls_section_begin|>"), True, None),
+        (said(content="<|tool_calls_section_begin|>", reasoning="Hm."), True, None),
+        (said(content="4"), True, None),  # an empty thought may be left out
+        (said("tool_calls", content=None, tool_calls=[{}]), True, None),
+    ],
+)
+def test_a_paid_answer_is_bad_only_if_nothing_can_mend_it(
+    body: dict[str, Any], fault: Fault | None, *, thinks: bool
+) -> None:
+    judged = judge(attempt(200, body), thinks=thinks)
+    assert judged.fault is fault
+    assert judged.reply == (None if fault is UNAVAILABLE else body)
+    assert judged.host == (None if fault is None else "Chutes")
+    assert judged.cost_usd == Decimal("0.25")
+
+
+def test_who_gave_a_fault_is_known() -> None:
+    in_header = replace(attempt(502, b"<html>"), headers=(("x-provider-name", "Nebius"),))
+    assert judge(in_header).host == "Nebius"
+    assert judge(attempt(502, failed(502, provider_name="Chutes"))).host == "Chutes"
+    assert judge(attempt(500, failed(500))).host is None
+
+
+def test_no_host_for_a_changed_body_is_no_reason_to_stop() -> None:
+    changed = replace(attempt(404, failed(404)), sent="{}")
+    assert judge(changed).fault is NOBODY_ELSE
+
+
+def test_a_repeated_answer_has_no_price_and_no_time() -> None:
+    hit = (("x-openrouter-cache-status", "HIT"), ("x-openrouter-cache-source-id", "gen-7"))
+    body = {"choices": [{"finish_reason": "stop", "message": {"content": "a"}}]}
+    plain = replace(attempt(200, body | {"usage": {"cost": 0}}), first_at=1.0, last_at=2.0)
+    assert judge(plain).cost_usd == 0
+    assert judge(plain).repeats is None
+    assert judge(plain).arrival == Arrival(0, 1.0, 2.0)
+    judged = judge(replace(plain, headers=hit))
+    assert (judged.repeats, judged.cost_usd, judged.arrival) == ("gen-7", None, None)
 
 
 @pytest.mark.parametrize(
@@ -166,4 +231,4 @@ def test_a_hint_is_a_wait_that_ends_or_none(header: str, body: bytes) -> None:
 @given(st.integers(100, 599), st.binary(max_size=60))
 def test_whatever_bytes_come_they_are_judged(status: int, body: bytes) -> None:
     judged = judge(attempt(status, body))
-    assert (judged.reply is None) == (judged.fault is not None)
+    assert judged.reply is not None or judged.fault is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ ANYTHING = st.builds(
     ended_at=st.floats(0, 1e10),
     first_at=st.none() | st.floats(0, 1e10),
     last_at=st.none() | st.floats(0, 1e10),
+    sent=st.none() | st.text(max_size=20),
 )
 """Lone surrogates too: what aiohttp makes of header bytes that are not UTF-8."""
 
@@ -153,6 +155,33 @@ def test_attempts_that_an_earlier_release_put_are_counted_by_reading(tmp_path: P
         put(store, told("0.25"))
         assert store.spent_usd() is None
         assert spent_before(store) == Decimal("1.25")
+
+
+_OF_AN_EARLIER_RELEASE = """
+create table attempts(
+    request_sha256 blob not null, attempt integer not null, run_id text not null, status integer,
+    error text, headers text not null, body blob not null, started_at real not null, first_at real,
+    last_at real, ended_at real not null, primary key(request_sha256, attempt)
+) without rowid
+"""
+
+
+def test_a_store_of_an_earlier_release_is_read_and_goes_on(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "responses.sqlite")
+    connection.execute(f"pragma application_id={0x45334150}")
+    connection.execute("pragma user_version=1")
+    connection.execute(_OF_AN_EARLIER_RELEASE)
+    body = zstandard.ZstdCompressor().compress(b"1")
+    row = [bytes.fromhex(KEY), 1, "run", 200, None, '[["retry-after", "1"]]', body]
+    marks = ",".join("?" * 11)
+    connection.execute(f"insert into attempts values({marks})", [*row, 1.0, None, None, 2.0])
+    connection.commit()
+    connection.close()
+    changed = replace(attempt(b"2"), sent='{"provider":{"ignore":["a"]}}')
+    with contextlib.closing(SqliteStore(str(tmp_path))) as store:
+        put(store, changed)
+    found = [replace(attempt(b"1"), number=1), replace(changed, number=2)]
+    assert list(read(str(tmp_path))) == found
 
 
 def test_a_place_that_is_none_is_refused() -> None:

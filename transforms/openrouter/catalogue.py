@@ -40,9 +40,14 @@ class Host:
     completion_usd: Decimal | None
     parameters: frozenset[str] | None
 
+    @property
+    def slug(self) -> str:
+        """What every endpoint of it is called."""
+        return self.tag.partition("/")[0]
+
     def is_called(self, name: str) -> bool:
         """`deepinfra` is every endpoint of it, `deepinfra/fp4` one; its title will do."""
-        names = {self.tag, self.tag.partition("/")[0], self.name}
+        names = {self.tag, self.slug, self.name}
         return _plain(name) in {_plain(known) for known in names}
 
     def __str__(self) -> str:
@@ -68,6 +73,18 @@ def leave_out(hosts: tuple[Host, ...], wishes: dict[str, Any]) -> tuple[tuple[Ho
             if not hosts:
                 return (), f"--{HOST_FLAGS[key]} {_shown(wanted)}"
     return hosts, ""
+
+
+def is_pinned(wishes: dict[str, Any]) -> bool:
+    """Whether a `provider` object names the hosts that may answer: they are not changed."""
+    return bool(wishes.get("only")) or wishes.get("allow_fallbacks") is False
+
+
+def others_than(names: frozenset[str], hosts: tuple[Host, ...]) -> tuple[str, ...]:
+    """Slugs to leave out of a request so that another host answers; none if there is no other."""
+    shunned = {host.slug for host in hosts if any(host.is_called(name) for name in names)}
+    left = {host.slug for host in hosts} - shunned
+    return tuple(sorted(shunned)) if left else ()
 
 
 def as_dict(value: Any) -> dict[str, Any]:

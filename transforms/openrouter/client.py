@@ -1,6 +1,8 @@
 """One request's life: ask the store, send, keep the bytes, judge, try again."""
 
 import asyncio
+import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import tenacity
 from transforms.failures import FailureKind, RecordError, StoreError
 from transforms.openrouter.accounts import Accounts
 from transforms.openrouter.budget import Budget
+from transforms.openrouter.catalogue import Host, is_pinned, others_than
 from transforms.openrouter.claims import Claims
 from transforms.openrouter.faults import MAYBE_PAID, Judged, judge
 from transforms.openrouter.gate import Gate, Pass
@@ -24,6 +27,7 @@ from transforms.openrouter.progress import Progress
 from transforms.openrouter.projection import Prices, project
 from transforms.openrouter.retry import AskAgainError, Tries, error_of
 from transforms.openrouter.sender import Sender, Wire
+from transforms.openrouter.store import Attempt
 from transforms.openrouter.wire import Request
 
 _LOG = logging.getLogger(__name__)
@@ -78,6 +82,7 @@ class OpenRouterClient:
         self._sender = Sender(config.wire) if config.send else None
         self._accounts = Accounts(self._store, self._sender, config.run_id, self._sleep)
         self._gate.on_stop = self._drain
+        self._hosts = _hosts_of(config.wire)
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
         self._progress = Progress(self._gate, config.prompts)
@@ -134,33 +139,36 @@ class OpenRouterClient:
         return task
 
     async def _find(self, request: Request) -> Judged:
-        judged = await self._known(request)
-        if self._sender is None or _is_settled(judged):
-            if judged.reply is None:
-                self._progress.fail()
-        else:
-            judged = await self._ask(request, self._sender)
+        tries = await self._known(request)
+        if self._sender is not None and not self._is_settled(tries):
+            await self._ask(request, tries, self._sender)
+        judged = tries.best()
+        if judged.reply is None or judged.fault is not None:
+            self._progress.fail()
         return await self._accounts.complete(judged)
 
-    async def _known(self, request: Request) -> Judged:
-        judged = Judged()
-        for attempt in await self._store.look_up(request.sha256):
-            judged = judge(attempt)
-            if judged.reply is not None:
-                self._progress.reuse(judged.reply)
-                return judged
-        return judged
+    async def _known(self, request: Request) -> Tries:
+        attempts = await self._store.look_up(request.sha256)
+        tries = Tries([self._judge(attempt) for attempt in attempts])
+        judged = tries.best()
+        if judged.reply is not None and judged.fault is None:
+            self._progress.reuse(judged.reply)
+        return tries
 
-    async def _ask(self, request: Request, sender: Sender) -> Judged:
+    def _judge(self, attempt: Attempt) -> Judged:
+        return judge(attempt, thinks=self._config.wire.thinks)
+
+    async def _ask(self, request: Request, tries: Tries, sender: Sender) -> None:
         """The first try is made here: an answer at once needs no tenacity, which costs 0.1 ms."""
         try:
-            return await self._try(request, sender)
+            await self._try(request, tries, sender)
         except AskAgainError as error:
-            return await self._ask_again(request, sender, error)
+            await self._ask_again(request, tries, sender, error)
 
-    async def _ask_again(self, request: Request, sender: Sender, first: AskAgainError) -> Judged:
-        tries = Tries()
-        try:
+    async def _ask_again(
+        self, request: Request, tries: Tries, sender: Sender, first: AskAgainError
+    ) -> None:
+        with contextlib.suppress(AskAgainError):  # the last one: `tries` tells
             async for attempt in tenacity.AsyncRetrying(
                 stop=tries.used_up,
                 wait=tries.wait_s,
@@ -172,11 +180,7 @@ class OpenRouterClient:
                 with attempt:
                     if attempt.retry_state.attempt_number == 1:
                         raise first
-                    return await self._try(request, sender)
-        except AskAgainError as error:
-            self._progress.fail()
-            return error.judged
-        raise AssertionError("tenacity returns or raises")
+                    await self._try(request, tries, sender)
 
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
         self._progress.retry(error_of(state).fault)
@@ -186,6 +190,8 @@ class OpenRouterClient:
         found = await preflight(sender, self._config.wire)
         if found.stop is not None:
             self._gate.close(FailureKind.SERVICE_STOPPED, found.stop)
+        if self._hosts is None:
+            self._hosts = found.hosts
         if found.prices is not None:
             self._gate.budget.longest_usd = found.prices.longest_usd(self._config.wire.max_tokens)
             self._say_projected(found.prices)
@@ -201,18 +207,20 @@ class OpenRouterClient:
         level = logging.WARNING if projected.is_beyond(left_usd) else logging.INFO
         _LOG.log(level, projected.describe(left_usd))
 
-    async def _try(self, request: Request, sender: Sender) -> Judged:
+    async def _try(self, request: Request, tries: Tries, sender: Sender) -> None:
         if self._config.wire.source.has_catalogue:
             self._ahead = self._ahead or asyncio.ensure_future(self._look_ahead(sender))
             await asyncio.shield(self._ahead)
-        held = await self._enter(request)
-        if isinstance(held, Judged):
-            return held
+        held = None if self._is_settled(tries) else await self._enter(request, tries)
+        if held is None:
+            return
         judged, hint = Judged(fault=MAYBE_PAID, detail="abandoned"), None
         try:
-            attempt = await sender.send(request, self._config.run_id)
+            attempt = await sender.send(
+                request, self._config.run_id, self._avoided(tries), anew=tries.repeats_a_fault()
+            )
             await self._store.put(attempt)
-            judged = judge(attempt)
+            judged = self._judge(attempt)
             if judged.fault is not None:
                 hint = hint_s(attempt.headers, attempt.body)
         except StoreError as error:  # what cannot be kept must not be paid for
@@ -222,28 +230,40 @@ class OpenRouterClient:
             self._gate.leave(held, judged, hint)
             if self._claims is not None:
                 self._claims.give_back(request.sha256)
+        tries.met.append(judged)
         self._progress.count(judged)
-        if judged.fault is None:
-            return judged
-        raise AskAgainError(judged, judged.fault, hint)
+        if judged.fault is not None and not self._is_settled(tries):
+            raise AskAgainError(judged, judged.fault, hint)
 
-    async def _enter(self, request: Request) -> Pass | Judged:
-        """A place, and the right to ask; or what another process was told meanwhile."""
+    def _is_settled(self, tries: Tries) -> bool:
+        """To ask again would give no more, or there is no other host to ask."""
+        if tries.is_settled() or not tries.needs_another_host():
+            return tries.is_settled()
+        is_unknown = self._hosts is None and bool(tries.hosts_to_avoid())
+        return not is_unknown and not self._avoided(tries)
+
+    def _avoided(self, tries: Tries) -> tuple[str, ...]:
+        names = tries.hosts_to_avoid()
+        return others_than(names, self._hosts or ()) if names else ()
+
+    async def _enter(self, request: Request, tries: Tries) -> Pass | None:
+        """A place, and the right to ask; none if another process was told enough meanwhile."""
         while True:
             held = await self._gate.enter()
             if self._claims is None:
                 return held
-            known: Judged | None = None
+            known: Tries | None = None
             try:
                 known = await self._claim(request, self._claims)
             finally:
-                if known is None or _is_settled(known):
+                if known is None or self._is_settled(known):
                     self._gate.hand_back(held)
             if known is not None:
-                return known if _is_settled(known) else held
+                tries.met = known.met
+                return None if self._is_settled(tries) else held
             await self._gate.rest(_LOOK_AGAIN_S)
 
-    async def _claim(self, request: Request, claims: Claims) -> Judged | None:
+    async def _claim(self, request: Request, claims: Claims) -> Tries | None:
         """What is known of a request that nobody else asks now; it stays claimed if not enough."""
         if not claims.take(request.sha256):
             return None
@@ -252,14 +272,15 @@ class OpenRouterClient:
         except BaseException:
             claims.give_back(request.sha256)
             raise
-        if _is_settled(known):
+        if self._is_settled(known):
             claims.give_back(request.sha256)
         return known
 
 
-def _is_settled(judged: Judged) -> bool:
-    """To ask again would give no more."""
-    return judged.reply is not None or (judged.fault is not None and judged.fault.permanent)
+def _hosts_of(wire: Wire) -> tuple[Host, ...] | None:
+    """None to choose from, or `None`: they are not known before the service was asked."""
+    chooses = wire.source.has_catalogue and not is_pinned(json.loads(wire.hosts))
+    return None if chooses else ()
 
 
 def _gate_of(config: CallConfig) -> Gate:

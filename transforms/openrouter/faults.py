@@ -7,13 +7,14 @@ function over them. One retry layer acts on them: `client.py`.
 import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
 from transforms.failures import FailureKind
 from transforms.openrouter.costs import read_cost
-from transforms.openrouter.replies import read_body
+from transforms.openrouter.replies import read_body, read_provider
 from transforms.openrouter.store import Attempt
 from transforms.records import Arrival
 
@@ -31,7 +32,10 @@ class Fault:
         slows: Fewer requests at once would have avoided it: the limit goes down.
         pause_s: Nothing at all is sent for so long at least, or as long as the service asks;
             doubled each time in a row. `None`: only the prompt itself waits.
-        permanent: Trying the same again cannot help: remembered, not sent again.
+        permanent: What `attempts` tries of all runs came to stays: it is not sent again.
+        avoids_after: After so many faults of this class the next try leaves out the hosts that gave
+            them, if the service has others. `None`: never.
+        only_elsewhere: The same host would give the same again: without another there is no try.
         fatal: No request of this run can succeed: the run stops.
         maybe_paid: The service may have generated and charged an answer.
     """
@@ -45,6 +49,8 @@ class Fault:
     slows: bool = False
     pause_s: float | None = None
     permanent: bool = False
+    avoids_after: int | None = None
+    only_elsewhere: bool = False
     fatal: bool = False
     maybe_paid: bool = False
 
@@ -58,10 +64,13 @@ BLOCKED = Fault(
     pause_s=60,
 )  # fmt: skip
 UNAVAILABLE = Fault(
-    name="unavailable", kind=FailureKind.PROVIDER_UNAVAILABLE, attempts=8, base_s=1, cap_s=60
-)
-UNREACHED = replace(UNAVAILABLE, name="unreached")
+    name="unavailable", kind=FailureKind.PROVIDER_UNAVAILABLE, attempts=8, base_s=1, cap_s=60,
+    avoids_after=2,
+)  # fmt: skip
+UNREACHED = replace(UNAVAILABLE, name="unreached", avoids_after=None)
 """No connection was made."""
+NOBODY_ELSE = replace(UNAVAILABLE, name="nobody_else", avoids_after=None)
+"""No host is left for a body that leaves hosts out: from here on it leaves out none."""
 MAYBE_PAID = Fault(
     name="maybe_paid", kind=FailureKind.TIMEOUT, attempts=3, base_s=5, cap_s=120, maybe_paid=True
 )
@@ -69,6 +78,13 @@ BROKEN = Fault(
     name="broken", kind=FailureKind.INVALID_RESPONSE, attempts=3, base_s=5, cap_s=120,
     maybe_paid=True,
 )  # fmt: skip
+BAD_OUTPUT = Fault(
+    name="bad_output", kind=FailureKind.INVALID_RESPONSE, attempts=2, permanent=True,
+    avoids_after=1, only_elsewhere=True,
+)  # fmt: skip
+"""A paid answer that nobody can use, by the fault of its host."""
+DECLINED = replace(BAD_OUTPUT, name="declined", kind=FailureKind.REFUSED)
+"""This host refuses the prompt; another one may not."""
 REFUSED = Fault(name="refused", kind=FailureKind.REFUSED, attempts=1, permanent=True)
 UNCONFIRMED = Fault(
     name="unconfirmed", kind=FailureKind.SERVICE_STOPPED, attempts=2, base_s=1, cap_s=1, fatal=True
@@ -82,6 +98,9 @@ CLASSES = (
     UNREACHED,
     MAYBE_PAID,
     BROKEN,
+    NOBODY_ELSE,
+    BAD_OUTPUT,
+    DECLINED,
     REFUSED,
     UNCONFIRMED,
     FATAL,
@@ -109,6 +128,7 @@ _BY_STATUS: dict[int, Fault] = {
 
 _BY_TEXT: tuple[tuple[frozenset[int], re.Pattern[bytes], Fault], ...] = (
     (frozenset({403, 429, 503}), re.compile(rb"error code: 1015|^\s*<"), BLOCKED),
+    (frozenset({400}), re.compile(rb'"provider_name"\s*:\s*"[^"]'), DECLINED),
     (frozenset({402}), re.compile(rb"in_flight"), RATE),
     (frozenset({403}), re.compile(rb"key_limit|[Kk]ey limit|_budget"), FATAL),
     (frozenset({404}), re.compile(rb"endpoints found that support"), REFUSED),
@@ -121,10 +141,12 @@ _BY_TEXT: tuple[tuple[frozenset[int], re.Pattern[bytes], Fault], ...] = (
 class Judged:
     """Either `reply`, the JSON of an answer, or `fault` with what was said.
 
+    Both: an answer that cannot be used; if no other host gives a better one, it is the answer.
     `cost_usd` is what the body says was paid, answer or not; `None` if it says nothing.
     `arrival`: when the text of an answer came. `repeats`: the id of the generation that the
     service's response cache gave again, the empty one if it does not say; a repeated answer was
-    paid for before, and when it came says nothing of how it was sampled.
+    paid for before, and when it came says nothing of how it was sampled. `host`: the name of who
+    gave a fault, if it matters.
     """
 
     reply: Any = None
@@ -133,25 +155,39 @@ class Judged:
     cost_usd: Decimal | None = None
     arrival: Arrival | None = None
     repeats: str | None = None
+    host: str | None = None
 
 
-def judge(attempt: Attempt) -> Judged:
-    """The meaning of one attempt. Never raises on what a server may send."""
+def judge(attempt: Attempt, *, thinks: bool = True) -> Judged:
+    """The meaning of one attempt. Never raises on what a server may send.
+
+    `thinks`: the model was to think, so that a thought alone is no answer.
+    """
+    judged = _judge(attempt, thinks=thinks)
+    if (repeats := _repeated(attempt)) is not None:
+        cost_usd = judged.cost_usd or None  # 0 is no price to learn from
+        judged = replace(judged, cost_usd=cost_usd, arrival=None, repeats=repeats)
+    if judged.fault is None or judged.fault.avoids_after is None:
+        return judged
+    return replace(judged, host=_host(attempt))
+
+
+def _judge(attempt: Attempt, *, thinks: bool) -> Judged:
     if attempt.error is not None:
         sent_nothing = attempt.status is None and not attempt.error.startswith("TimeoutError")
         return Judged(fault=UNREACHED if sent_nothing else MAYBE_PAID, detail=attempt.error)
-    if attempt.status is not None and attempt.status >= 400:  # noqa: PLR2004 - HTTP's border
-        return Judged(fault=_fault_of(attempt.status, attempt.body), detail=_said(attempt))
+    if attempt.status is not None and attempt.status >= HTTPStatus.BAD_REQUEST:
+        is_changed = attempt.sent is not None and attempt.status == HTTPStatus.NOT_FOUND
+        fault = NOBODY_ELSE if is_changed else _fault_of(attempt.status, attempt.body)
+        return Judged(fault=fault, detail=_said(attempt))
     try:
         reply = read_body(attempt.body)
     except (ValueError, RecursionError) as error:
         return Judged(fault=BROKEN, detail=f"not JSON ({error}): {_shown(attempt.body)}")
     if not isinstance(reply, dict):
         return Judged(fault=BROKEN, detail=f"not an object: {_shown(attempt.body)}")
-    judged = _judge_reply(reply, attempt.body)
+    judged = _judge_reply(reply, attempt.body, thinks=thinks)
     cost_usd = read_cost(reply.get("usage"))
-    if (repeats := _repeated(attempt)) is not None:  # 0 is no price to learn from
-        return replace(judged, cost_usd=cost_usd or None, repeats=repeats)
     return replace(judged, cost_usd=cost_usd, arrival=_arrival(attempt))
 
 
@@ -167,7 +203,9 @@ def _arrival(attempt: Attempt) -> Arrival | None:
     return Arrival(attempt.started_at, attempt.first_at, attempt.last_at)
 
 
-def _judge_reply(reply: dict[str, Any], body: bytes) -> Judged:  # noqa: PLR0911 - one line a shape
+def _judge_reply(  # noqa: PLR0911 - one line a shape
+    reply: dict[str, Any], body: bytes, *, thinks: bool
+) -> Judged:
     choices = reply.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     finish = choice.get("finish_reason") if isinstance(choice, dict) else None
@@ -180,18 +218,47 @@ def _judge_reply(reply: dict[str, Any], body: bytes) -> Judged:  # noqa: PLR0911
     if finish == "error" or choice.get("error"):
         return Judged(fault=UNAVAILABLE, detail=f"the provider failed: {_shown(body)}")
     if not finish:
-        return Judged(fault=BROKEN, detail="no finish_reason: the answer is not whole")
+        fault = BROKEN if "chunks" in choice else BAD_OUTPUT  # a stream was cut
+        return Judged(fault=fault, detail="no finish_reason: the answer is not whole")
     if finish == "content_filter":
-        return Judged(fault=REFUSED, detail="content filter")
-    if _is_empty(choice) and not _tokens(reply):
-        return Judged(fault=UNAVAILABLE, detail="an empty answer of no tokens")
+        return Judged(fault=DECLINED, detail="content filter")
+    if _shows(choice, *_ANSWERS) or finish == "length":
+        return Judged(reply=reply)
+    if not _shows(choice, *_THOUGHTS):
+        fault = BAD_OUTPUT if _tokens(reply) else UNAVAILABLE
+        found = reply if fault is BAD_OUTPUT else None
+        return Judged(reply=found, fault=fault, detail="an empty answer")
+    if thinks and not _may_hold_an_answer(choice):
+        return Judged(reply=reply, fault=BAD_OUTPUT, detail="the answer is all thought")
     return Judged(reply=reply)
 
 
-def _is_empty(choice: dict[str, Any]) -> bool:
+_ANSWERS, _THOUGHTS = ("content", "tool_calls"), ("reasoning", "reasoning_content")
+_MARKER = re.compile(r"</|<\|")
+"""How a model's markers begin."""
+
+
+def _shows(choice: dict[str, Any], *names: str) -> bool:
+    """Whether a message has any of these; what is no message is judged where it is read."""
     message = choice.get("message")
-    names = ("content", "tool_calls", "reasoning", "reasoning_content")
-    return isinstance(message, dict) and not any(message.get(name) for name in names)
+    return not isinstance(message, dict) or any(message.get(name) for name in names)
+
+
+def _may_hold_an_answer(choice: dict[str, Any]) -> bool:
+    """A thought with a marker can be taken apart later: it must not be paid for a second time."""
+    thoughts = (choice["message"].get(name) for name in _THOUGHTS)
+    return any(isinstance(thought, str) and _MARKER.search(thought) for thought in thoughts)
+
+
+def _host(attempt: Attempt) -> str | None:
+    """Who answered, or failed to: a reply names it, an error does in its metadata."""
+    try:
+        said = read_body(attempt.body)
+        error = said.get("error")
+        named = error["metadata"]["provider_name"] if error else said.get("provider")
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        named = None
+    return read_provider(named) or dict(attempt.headers).get("x-provider-name")
 
 
 def _tokens(reply: dict[str, Any]) -> Any:
@@ -203,8 +270,8 @@ def _fault_of(status: int, body: bytes) -> Fault:
     for statuses, said, fault in _BY_TEXT:
         if status in statuses and said.search(body):
             return fault
-    server = 500
-    return _BY_STATUS.get(status, UNAVAILABLE if status >= server else REFUSED)
+    is_server = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return _BY_STATUS.get(status, UNAVAILABLE if is_server else REFUSED)
 
 
 def _said(attempt: Attempt) -> str:

@@ -20,10 +20,11 @@ from transforms.openrouter.sender import Sender, Wire
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """Why the run cannot succeed, if so; and the prices, if they are told."""
+    """Why the run cannot succeed, if so; prices and hosts that may answer, if they are told."""
 
     stop: str | None = None
     prices: Prices | None = None
+    hosts: tuple[Host, ...] = ()
 
 
 async def preflight(sender: Sender, wire: Wire) -> Preflight:
@@ -41,7 +42,7 @@ async def preflight(sender: Sender, wire: Wire) -> Preflight:
     if hosts is None:
         return Preflight(stop)
     left, flag = leave_out(hosts, json.loads(wire.hosts))
-    return Preflight(stop or _unserved(hosts, left, flag, wire), read_prices(left))
+    return Preflight(stop or _unserved(hosts, left, flag, wire), read_prices(left), left)
 
 
 def _refused(reply: Any) -> str | None:

@@ -49,7 +49,7 @@ class Progress:
         """A request is over."""
         self._requests += 1
         self._cost_usd += judged.cost_usd or 0
-        if judged.reply is not None:
+        if judged.reply is not None and judged.fault is None:
             self._answers += 1
             self._natural += _finish_of(judged.reply) in _NATURAL
             self._tokens += _tokens_of(judged.reply)

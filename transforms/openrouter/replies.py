@@ -54,7 +54,7 @@ def read_completion(reply: Any) -> Completion:
             native_finish_reason=read_text(choice.get("native_finish_reason")) or word,
             generation_id=read_text(reply.get("id")),
             model=read_text(reply.get("model")),
-            provider=_read_provider(reply.get("provider")),
+            provider=read_provider(reply.get("provider")),
             usage=_read_usage(reply.get("usage")),
             token_ids=_read_server_ids(choice),
             prompt_token_ids=_read_ids(reply.get("prompt_token_ids"))
@@ -178,8 +178,8 @@ def _read_call(call: dict[str, Any]) -> ToolCall:
     )
 
 
-def _read_provider(provider: Any) -> str | None:
-    """A name; some gateways nest it in an object."""
+def read_provider(provider: Any) -> str | None:
+    """The name of who answered; some gateways nest it in an object."""
     if isinstance(provider, dict):
         provider = provider.get("name") or provider.get("provider_name")
     return read_text(provider)

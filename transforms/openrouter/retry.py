@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import tenacity
 
-from transforms.openrouter.faults import Fault, Judged
+from transforms.openrouter.faults import NOBODY_ELSE, Fault, Judged
 
 _SHORTEST_WAIT_S = 1.0
 
@@ -24,10 +24,53 @@ class AskAgainError(Exception):
 
 @dataclass(slots=True)
 class Tries:
-    """What one prompt has met so far; each class of faults has its own measure of patience."""
+    """What one request has met so far.
 
+    Attributes:
+        met: All of it, in earlier runs too, oldest first; the next try follows from it alone.
+        counts, since: Of this run: each class of faults has its own measure of patience.
+    """
+
+    met: list[Judged] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     since: dict[str, float] = field(default_factory=dict)
+
+    def best(self) -> Judged:
+        """The first answer, else the first that cannot be used, else the last fault."""
+        answers = [judged for judged in self.met if judged.reply is not None]
+        good = [judged for judged in answers if judged.fault is None]
+        return next(iter((*good, *answers, *reversed(self.met))), Judged())
+
+    def is_settled(self) -> bool:
+        """To ask again would give no more."""
+        counts = self._counts_of_all()
+        faults = [judged.fault for judged in self.met]
+        return any(
+            f is None or (f.permanent and counts[f.name] >= (f.attempts or 1)) for f in faults
+        )
+
+    def needs_another_host(self) -> bool:
+        """Whether the hosts that answered so far would give the same again."""
+        return any(judged.fault is not None and judged.fault.only_elsewhere for judged in self.met)
+
+    def hosts_to_avoid(self) -> frozenset[str]:
+        """Names of hosts that the next try should leave out."""
+        counts = self._counts_of_all()
+        if counts[NOBODY_ELSE.name]:
+            return frozenset()
+        return frozenset(
+            judged.host
+            for judged in self.met
+            if judged.host and judged.fault and judged.fault.avoids_after is not None
+            if counts[judged.fault.name] >= judged.fault.avoids_after
+        )
+
+    def repeats_a_fault(self) -> bool:
+        """Whether the service's response cache gave what is of no use."""
+        return bool(self.met) and self.met[-1].repeats is not None
+
+    def _counts_of_all(self) -> Counter[str]:
+        return Counter(judged.fault.name for judged in self.met if judged.fault is not None)
 
     def used_up(self, state: tenacity.RetryCallState) -> bool:
         fault = error_of(state).fault

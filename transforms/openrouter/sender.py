@@ -5,7 +5,7 @@ import hashlib
 import re
 import time
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -15,7 +15,7 @@ import msgspec
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.source import Source
 from transforms.openrouter.store import Attempt
-from transforms.openrouter.wire import Request
+from transforms.openrouter.wire import Request, ask_others
 
 _KEPT_HEADERS = frozenset({
     "content-type", "retry-after", "x-generation-id", "x-provider-name", "cf-ray", "date",
@@ -42,6 +42,7 @@ class Wire:
         max_tokens: Longest answer that is asked for; the deadline follows from it.
         hosts: Which of the service's hosts may answer: the body's `provider` object, JSON text.
         fields: Names of the fields that every request has.
+        thinks: The model is to think, so that a thought alone is no answer.
     """
 
     base_url: str
@@ -51,6 +52,7 @@ class Wire:
     source: Source
     hosts: str = "{}"
     fields: tuple[str, ...] = ()
+    thinks: bool = True
 
     @property
     def deadline_s(self) -> float:
@@ -78,14 +80,26 @@ class Sender:
             ),
         )
 
-    async def send(self, request: Request, run_id: str) -> Attempt:
-        """Padding is life, not progress: the deadline runs on while it comes."""
-        # Another sample of the same body must be sampled, not be given again.
-        headers = {} if request.sample_index else dict(self._wire.source.cache)
-        url = self._url("/chat/completions")
-        posted = self._session.post(url, data=request.body, headers=headers)
+    async def send(
+        self, request: Request, run_id: str, avoided: tuple[str, ...] = (), *, anew: bool = False
+    ) -> Attempt:
+        """Padding is life, not progress: the deadline runs on while it comes.
+
+        `avoided` are slugs of hosts that must not answer; `anew`: what the service's response cache
+        holds is of no use.
+        """
+        body = ask_others(request.body, avoided) if avoided else request.body
+        url, headers = self._url("/chat/completions"), self._cache_headers(request, anew=anew)
+        posted = self._session.post(url, data=body, headers=headers)
         received = await self._receive(posted, self._wire.deadline_s)
-        return self._as_attempt(request.sha256, run_id, received)
+        attempt = self._as_attempt(request.sha256, run_id, received)
+        return replace(attempt, sent=body.decode()) if avoided else attempt
+
+    def _cache_headers(self, request: Request, *, anew: bool) -> dict[str, str]:
+        """None for another sample of the same body: it must be sampled, not be given again."""
+        source = self._wire.source
+        given = () if request.sample_index else source.cache
+        return dict((*given, *(source.cache_anew if given and anew else ())))
 
     async def ask(self, path: str, run_id: str) -> Attempt:
         """A small call of the API, under a key of its own."""

@@ -21,6 +21,7 @@ class Source:
         headers: Sent with every request.
         cache: Sent with the first sample of a body: the service keeps the answer, and gives it
             again for nothing if it was lost on the way. It keeps only what asked for it.
+        cache_anew: Sent beside it where what is kept is of no use.
         body: Fields of every request: they ask for the ids that the server sampled.
         body_in_streams: False: a stream with these fields is refused.
         thinking: Where a request switches thinking on or off: an object of the body, and its key.
@@ -38,6 +39,7 @@ class Source:
     pads: bool = False
     headers: tuple[tuple[str, str], ...] = ()
     cache: tuple[tuple[str, str], ...] = ()
+    cache_anew: tuple[tuple[str, str], ...] = ()
     body: tuple[tuple[str, Any], ...] = ()
     body_in_streams: bool = True
     thinking: tuple[str, str] = ("reasoning", "enabled")
@@ -55,6 +57,7 @@ OPENROUTER = Source(
     pads=True,
     headers=(("X-OpenRouter-Metadata", "enabled"),),
     cache=(("X-OpenRouter-Cache", "true"), ("X-OpenRouter-Cache-TTL", "86400")),
+    cache_anew=(("X-OpenRouter-Cache-Clear", "true"),),
     counts_streams_if_asked=False,
 )
 # An engine serves one model, and calls it by the first of its names (vLLM) or by whatever was asked

@@ -23,15 +23,19 @@ create table if not exists attempts(
     first_at real,
     last_at real,
     ended_at real not null,
+    sent blob,
     primary key(request_sha256, attempt)
 ) without rowid
 """
 INSERT = """
-insert into attempts
+insert into attempts(request_sha256, attempt, run_id, status, error, headers, body,
+                     started_at, first_at, last_at, ended_at, sent)
 select :request, coalesce(max(attempt), 0) + 1, :run_id, :status, :error, :headers, :body,
-       :started_at, :first_at, :last_at, :ended_at
+       :started_at, :first_at, :last_at, :ended_at, :sent
 from attempts where request_sha256 = :request
 """
+ADD_SENT = "alter table attempts add column sent blob"
+"""Stores of earlier releases lack it."""
 SPENT = """
 create table if not exists spent(
     run_id text not null primary key,
@@ -47,7 +51,7 @@ on conflict do update set attempts = attempts + 1, cost_usd = cost_usd + exclude
 """
 COLUMNS = (
     "request_sha256, attempt, run_id, status, error, headers, body, started_at, first_at, last_at, "
-    "ended_at"
+    "ended_at, sent"
 )
 
 
@@ -64,6 +68,7 @@ def write_row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str,
         "first_at": attempt.first_at,
         "last_at": attempt.last_at,
         "ended_at": attempt.ended_at,
+        "sent": None if attempt.sent is None else compress(attempt.sent.encode()),
         "cost_usd": _cost_of(attempt),
     }
 
@@ -83,7 +88,7 @@ def _cost_of(attempt: Attempt) -> float:
 
 def read_row(row: tuple[Any, ...]) -> Attempt:
     """The attempt of a row of `COLUMNS`."""
-    request, number, run_id, status, error, headers, body, *times = row
+    request, number, run_id, status, error, headers, body, *times, sent = row
     return Attempt(
         request_sha256=request.hex(),
         number=number,
@@ -96,4 +101,5 @@ def read_row(row: tuple[Any, ...]) -> Attempt:
         first_at=times[1],
         last_at=times[2],
         ended_at=times[3],
+        sent=None if sent is None else zstandard.decompress(sent).decode(),
     )

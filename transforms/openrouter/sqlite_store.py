@@ -19,6 +19,7 @@ import zstandard
 
 from transforms.failures import ConfigError, StoreError
 from transforms.openrouter.sqlite_rows import (
+    ADD_SENT,
     ATTEMPTS,
     COLUMNS,
     INSERT,
@@ -183,6 +184,7 @@ class SqliteStore:
                 connection.execute(f"pragma user_version={_FORMAT}")
                 connection.execute("pragma journal_mode=wal")
             connection.execute(ATTEMPTS)
+            _complete(connection)
             connection.execute(SPENT)
         except sqlite3.OperationalError as error:
             raise ConfigError(f"--store {self.path}: cannot be used now: {error}") from error
@@ -228,6 +230,20 @@ class SqliteStore:
                 return group, True
             group.append(put)
         return group, False
+
+
+def _complete(connection: sqlite3.Connection) -> None:
+    """Adds the column that a store of an earlier release lacks, whoever comes first."""
+    if _lacks_sent(connection):
+        connection.execute("begin immediate")
+        if _lacks_sent(connection):
+            connection.execute(ADD_SENT)
+        connection.execute("commit")
+
+
+def _lacks_sent(connection: sqlite3.Connection) -> bool:
+    columns = connection.execute("pragma table_info(attempts)").fetchall()
+    return "sent" not in {name for _, name, *_ in columns}
 
 
 @dataclass(frozen=True, slots=True)

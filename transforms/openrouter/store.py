@@ -20,6 +20,7 @@ class Attempt:
         error: What the transport said, if it failed.
         headers: The ones that are kept, names in lower case.
         body: The bytes that came, whole or not.
+        sent: The body that was sent, if it was another than the request's own: it left out hosts.
         started_at, ended_at: Unix seconds.
         first_at, last_at: When the first and the last block with text came; padding has none.
     """
@@ -34,6 +35,7 @@ class Attempt:
     ended_at: float
     first_at: float | None = None
     last_at: float | None = None
+    sent: str | None = None
     number: int | None = None
 
 

@@ -81,10 +81,23 @@ def write_request(prompt: Prompt, sampling: Sampling) -> Request:
     body |= sampling.limits() | _delivery(sampling, is_stream=sampling.streams(prompt))
     body |= json.loads(sampling.extra)
     try:
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        return Request(text.encode())
+        return Request(_dump(body))
     except ValueError as error:
         raise RecordError(FailureKind.INVALID_PROMPT, f"cannot be sent: {error}") from error
+
+
+def ask_others(body: bytes, slugs: tuple[str, ...]) -> bytes:
+    """The same request, of other hosts than these: its `provider.ignore` names them too."""
+    fields = json.loads(body)
+    wishes = fields.get("provider") or {}
+    ignored = dict.fromkeys([*(wishes.get("ignore") or ()), *slugs])
+    fields["provider"] = wishes | {"ignore": list(ignored)}
+    return _dump(fields)
+
+
+def _dump(body: dict[str, Any]) -> bytes:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
 
 
 def _delivery(sampling: Sampling, *, is_stream: bool) -> dict[str, Any]:
