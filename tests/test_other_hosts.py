@@ -53,7 +53,9 @@ def serve(folder: Path, **fields: Any) -> contextlib.AbstractContextManager[Serv
     """
     prices = {CHEAP: 0.002, DEAR: 2, "Novita": 3}
     own = '"}],"max_tokens":4000,"provider":{}}'
-    force = [{"match": f"{f}!{end}", "fault": f, "times": 99} for f in FAULTS for end in ("!", own)]
+    faults = [(f"{fault}!{end}", fault) for fault in FAULTS for end in ("!", own)]
+    faults += [(f"then down{own}", "empty_with_tokens"), ("then down", "bad_gateway")]
+    force = [{"match": match, "fault": fault, "times": 99} for match, fault in faults]
     given = {
         "providers": [{"name": name, "price": [usd, usd]} for name, usd in prices.items()],
         "latency": {"median_s": 0},
@@ -190,6 +192,21 @@ def test_a_host_that_fails_is_asked_on_where_there_is_no_other(
     assert {attempt.sent for attempt in row.attempts()} == {None}
 
 
+def test_hosts_that_fail_are_asked_again_where_the_other_is_useless(
+    running: Running, tmp_path: Path
+) -> None:
+    """The first gives nothing; both others are down, all the time."""
+    row = Row(tmp_path, "then down", running)
+    assert_as_the_first_said("empty_with_tokens", row.ask(), running[1])
+    first, second, *others = row.attempts()
+    assert (first.status, len(others), row.spent()) == (200, 7, (9, 1))
+    assert {attempt.status for attempt in (second, *others)} == {502}
+    for attempt in (second, *others):
+        left_out = json.loads(attempt.sent or "")["provider"]["ignore"]
+        assert "si-cheap" in left_out
+        assert len(left_out) < 3
+
+
 def test_hosts_that_are_listed_and_gone_do_not_stop_the_run(
     tmp_path: Path, kimi: ModelProfile
 ) -> None:
@@ -241,7 +258,10 @@ SLUGS = st.lists(st.sampled_from("abcdef"), unique=True)
 
 
 @given(
-    st.dictionaries(st.sampled_from("xyz"), st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()),
+    st.dictionaries(
+        st.sampled_from("xyz"),
+        st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    ),
     st.none() | SLUGS,
     SLUGS.filter(bool),
 )

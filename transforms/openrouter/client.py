@@ -239,12 +239,15 @@ class OpenRouterClient:
         """To ask again would give no more, or there is no other host to ask."""
         if tries.is_settled() or not tries.needs_another_host():
             return tries.is_settled()
-        is_unknown = self._hosts is None and bool(tries.hosts_to_avoid())
-        return not is_unknown and not self._avoided(tries)
+        must, _ = tries.hosts_to_avoid()
+        is_unknown = self._hosts is None and bool(must)
+        return not is_unknown and not others_than(must, self._hosts or ())
 
     def _avoided(self, tries: Tries) -> tuple[str, ...]:
-        names = tries.hosts_to_avoid()
-        return others_than(names, self._hosts or ()) if names else ()
+        """Slugs of the hosts that the next try leaves out; the last one is left."""
+        must, may = tries.hosts_to_avoid()
+        hosts = self._hosts or ()
+        return others_than(must | may, hosts) or others_than(must, hosts)
 
     async def _enter(self, request: Request, tries: Tries) -> Pass | None:
         """A place, and the right to ask; none if another process was told enough meanwhile."""

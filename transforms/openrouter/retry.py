@@ -50,20 +50,22 @@ class Tries:
         )
 
     def needs_another_host(self) -> bool:
-        """Whether the hosts that answered so far would give the same again."""
+        """Whether a host that answered would give the same again."""
         return any(judged.fault is not None and judged.fault.only_elsewhere for judged in self.met)
 
-    def hosts_to_avoid(self) -> frozenset[str]:
-        """Names of hosts that the next try should leave out."""
+    def hosts_to_avoid(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Names of hosts that must not answer the next try, and of those that rather should not."""
         counts = self._counts_of_all()
         if counts[NOBODY_ELSE.name]:
-            return frozenset()
-        return frozenset(
-            judged.host
-            for judged in self.met
-            if judged.host and judged.fault and judged.fault.avoids_after is not None
-            if counts[judged.fault.name] >= judged.fault.avoids_after
-        )
+            return frozenset(), frozenset()
+        met = [(judged.host, judged.fault) for judged in self.met if judged.host and judged.fault]
+        avoided = [
+            (host, fault.only_elsewhere)
+            for host, fault in met
+            if fault.avoids_after is not None and counts[fault.name] >= fault.avoids_after
+        ]
+        must = frozenset(host for host, is_useless in avoided if is_useless)
+        return must, frozenset(host for host, _ in avoided) - must
 
     def repeats_a_fault(self) -> bool:
         """Whether the service's response cache gave what is of no use."""
