@@ -103,8 +103,8 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 def _add_hosts(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which of OpenRouter's hosts may answer")
     group.add_argument("--provider_only", metavar="NAME,…",
-        help="These alone, as chutes or deepinfra/fp4, and no other when one of them fails. For "
-             "ids that can be proved, name one.")  # fmt: skip
+        help="These alone, as chutes or deepinfra/fp4, and no other when one of them fails or gives "
+             "nothing of use. For ids that can be proved, name one.")  # fmt: skip
     group.add_argument("--provider_ignore", metavar="NAME,…", help="None of these.")
     group.add_argument("--max_price", metavar="PROMPT,COMPLETION",
         help="None that is dearer, in US dollars per million tokens, as 0.6,2.6.")  # fmt: skip

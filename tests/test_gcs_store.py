@@ -75,6 +75,7 @@ def test_the_layout_is_the_documented_one(bucket: str) -> None:
         "ended_at": 2.5,
         "first_at": 1.75,
         "last_at": None,
+        "sent": None,
     }
     assert {found[name] for name in runs} == {b""}
 
