@@ -39,8 +39,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_input(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is read")
     group.add_argument("--input", required=True, metavar="[LABEL=]GLOB,…",
-        help="Prompt files: paths, globs or folders, local or gs://, comma-separated, each "
-             "optionally LABEL=GLOB (the row's dataset). JSON lines, JSON, Parquet, text lines in "
+        help="Prompt files: paths, globs or folders, local, gs:// or "
+             "hf://datasets/OWNER/NAME@COMMIT/GLOB, comma-separated, each optionally LABEL=GLOB "
+             "(the row's dataset). JSON lines, JSON, Parquet, text lines in "
              ".txt; what a file is, gzip too, is found by content, the shape of a record by its "
              "keys.")  # fmt: skip
     group.add_argument("--explain_input", action="store_true",
@@ -103,8 +104,8 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 def _add_hosts(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which of OpenRouter's hosts may answer")
     group.add_argument("--provider_only", metavar="NAME,…",
-        help="These alone, as chutes or deepinfra/fp4, and no other when one of them fails or gives "
-             "nothing of use. For ids that can be proved, name one.")  # fmt: skip
+        help="These alone, as chutes or deepinfra/fp4, and no other when one of them fails or "
+             "gives nothing of use. For ids that can be proved, name one.")  # fmt: skip
     group.add_argument("--provider_ignore", metavar="NAME,…", help="None of these.")
     group.add_argument("--max_price", metavar="PROMPT,COMPLETION",
         help="None that is dearer, in US dollars per million tokens, as 0.6,2.6.")  # fmt: skip
