@@ -9,7 +9,7 @@ from rich.table import Table
 from pipeline.options import RunConfig
 from pipeline.tally import BrokenTallyError, Spent, Tally, count_reused
 from transforms.chat.habits_file import Habits
-from transforms.records import FailureCount
+from transforms.counts import FailureCount
 
 
 def summarise(

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.samples import read_json_lines, read_samples
+from transforms.counts import FailureCount
 from transforms.encoding.formats import FORMATS, Format
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
 from transforms.openrouter.store import ResponseStore
-from transforms.records import FailureCount
 
 _COLUMNS = ["id", "dataset", "provider", "evidence", "request_sha256"]
 _BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
@@ -82,8 +82,8 @@ def _dataset_of(source: str, datasets: Mapping[str, str]) -> str:
 
 
 def count_read(folder: Path) -> int:
-    """How many records the inputs held, as counted where they were read."""
-    return sum(row["records"] for row in read_json_lines(folder / "counts"))
+    """How many rows the inputs must come to, as counted where they were read."""
+    return sum(row["rows"] for row in read_json_lines(folder / "counts"))
 
 
 def observed_rows(folder: Path) -> list[Any]:
