@@ -17,7 +17,7 @@ from transforms.deduplicate import Deduplicate
 from transforms.failures import Failure, RecordError, Stage, fail_each
 from transforms.generations import row_ids, samples
 from transforms.outcome import FAILED, GOOD
-from transforms.prompts.asking import Turns, sample_of
+from transforms.prompts.asking import Turns, is_one_sample
 from transforms.prompts.bfcl import Lookup
 from transforms.prompts.duplicates import Seen, names_of
 from transforms.prompts.files import RawRecord, read_records
@@ -168,7 +168,7 @@ def read_raw(
         read = read_prompt(
             given, source, file.dataset, settings.prompt_field, beside, which=settings.turns
         )
-        is_one = sample_of(given) is not None
+        is_one = is_one_sample(given)
     except RecordError as error:
         yield _failure(error, source, record)
         return

@@ -45,9 +45,8 @@ def read_pin(record: Mapping[str, Any]) -> Pin:
     Raises:
         RecordError: `INVALID_PROMPT`, a number below nothing or beyond 32 bits.
     """
-    index = sample_of(record) or 0
-    rejection = record.get("rejection")
-    if not isinstance(rejection, dict) or "code" not in rejection:
+    index = _whole(record, "sample_index") or 0
+    if not _is_rejection(record):
         return Pin(is_turn=False, turn=0, history_from=0, sample_index=index)
     turn = _whole(record, "turn") or 0
     history_from = _whole(record, "history_from")
@@ -59,13 +58,9 @@ def read_pin(record: Mapping[str, Any]) -> Pin:
     )
 
 
-def sample_of(record: Mapping[str, Any]) -> int | None:
-    """The sample that a record asks for; `None`: as many as the run makes.
-
-    Raises:
-        RecordError: `INVALID_PROMPT`, a number below nothing or beyond 32 bits.
-    """
-    return _whole(record, "sample_index")
+def is_one_sample(record: Mapping[str, Any]) -> bool:
+    """Whether a record asks for one sample, not for as many as the run makes."""
+    return _is_rejection(record) or _whole(record, "sample_index") is not None
 
 
 def pinned_turns(after: Sequence[int], pin: Pin) -> Sequence[int]:
@@ -91,6 +86,11 @@ def split(
 def _follow_up(said: Sequence[Message]) -> FollowUp:
     recorded = tuple(takewhile(lambda message: message.role is Role.ASSISTANT, said))
     return FollowUp(recorded=recorded, messages=tuple(said[len(recorded) :]))
+
+
+def _is_rejection(record: Mapping[str, Any]) -> bool:
+    rejection = record.get("rejection")
+    return isinstance(rejection, dict) and "code" in rejection
 
 
 def _whole(record: Mapping[str, Any], name: str) -> int | None:
