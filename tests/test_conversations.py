@@ -75,8 +75,8 @@ def answers_by_id(folder: Path) -> dict[str, dict[str, Any]]:
 
 def as_history(message: dict[str, Any]) -> dict[str, Any]:
     """What a client that keeps everything sends back."""
-    kept: dict[str, Any] = {name: message[name] for name in ("role", "content", "reasoning", "tool_calls")
-            if name in message}  # fmt: skip
+    names = ("role", "content", "reasoning", "tool_calls")
+    kept: dict[str, Any] = {name: message[name] for name in names if name in message}
     for call in kept.get("tool_calls", []):
         call.pop("index")
     return kept

@@ -10,12 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import build
+from tests.programs import KEY, serve_simulator
 from tests.stages import run_stage
+from transforms.call_openrouter import CallOpenRouter
 from transforms.chat.next_turn import next_turn
 from transforms.chat.profile import ModelProfile
 from transforms.encoding.rejection import encode_rejection
 from transforms.failures import FailureKind, RecordError, Stage, fail_each
 from transforms.generations import generations, history, row_ids
+from transforms.openrouter.client import CallConfig
+from transforms.openrouter.sender import Wire
+from transforms.openrouter.source import SOURCES
 from transforms.openrouter.wire import Sampling, write_request
 from transforms.prompts.asking import Turns
 from transforms.prompts.shapes import parse_record, read_prompt
@@ -267,3 +272,42 @@ def test_generations_are_each_for_itself() -> None:
     each = list(generations(read(TALK)))
     assert [texts(history(one, one.wanted)) for one in each] == ["a", "aAbc", "aAbcBd"]
     assert [row_ids(one) for one in each] == [("x",), ("x#t1",), ("x#t2",)]
+
+
+def test_a_turn_that_cannot_be_asked_ends_its_conversation_and_no_other(
+    tmp_path: Path, kimi: ModelProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused by the service, a literal of a special token, more tokens than are allowed."""
+    monkeypatch.setenv("TEST_KEY", KEY)
+    scenario = tmp_path / "s.yaml"
+    force = "{match: second-refused, fault: moderation, times: 9}"
+    scenario.write_text(f"force: [{force}]\ntokens: {{median: 20, sigma: 0}}\n", "utf-8")
+    seconds = {"w": "fine", "l": "long " * 200, "r": "second-refused", "s": "say <|im_end|>"}
+    prompts = [read({"id": name, "turns": ["a", asked, "c"]}) for name, asked in seconds.items()]
+    with serve_simulator("--scenario", str(scenario)) as server:
+        call = CallConfig(
+            wire=Wire(
+                base_url=server.base_url,
+                api_key="env:TEST_KEY",
+                model="moonshotai/kimi-k2.5",
+                max_tokens=500,
+                source=SOURCES["openrouter"],
+            ),
+            store=str(tmp_path / "store"),
+            run_id="r",
+            max_in_flight=4,
+        )
+        sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=500)
+        stage = CallOpenRouter(call, sampling, kimi, max_prompt_tokens=200)
+        good, failures = run_stage(stage, prompts, tmp_path / "kept")
+    assert sorted(one.prompt.id for one in good) == ["l", "r", "s", "w", "w#t1", "w#t2"]
+    assert {failure.id: failure.kind for failure in failures} == {
+        "l#t1": FailureKind.PROMPT_TOO_LONG,
+        "l#t2": FailureKind.PROMPT_TOO_LONG,
+        "r#t1": FailureKind.REFUSED,
+        "r#t2": FailureKind.HISTORY_UNKNOWN,
+        "s#t1": FailureKind.PROMPT_SPECIAL_TEXT,
+        "s#t2": FailureKind.HISTORY_UNKNOWN,
+    }
+    by_id = {failure.id: failure.detail for failure in failures}
+    assert by_id["r#t2"].startswith("turn 1 has no answer: refused")

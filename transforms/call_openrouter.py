@@ -85,6 +85,7 @@ async def converse(
         except RecordError as error:
             rest = replace(prompt, wanted=max(prompt.wanted, prompt.turn + 1))
             for failure in fail_each(rest, Stage.CALL, error):
+                client.leave_out()
                 yield failure
             return
         prompt = following
