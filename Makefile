@@ -15,7 +15,7 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # Heavy packages (TensorFlow and the trainers read the samples back) or minutes of run time.
 test-slow: $(STAMP) $(TRAINERS)/.installed

@@ -37,6 +37,7 @@ EXTRAS = {
         "import-linter>=2.1,<3",
         "mypy>=2,<3",
         "pytest>=9,<10",
+        "pytest-xdist>=3.6,<4",  # the tests on all cores: most of them wait for programs to start
         "ruff==0.17.6",
         "types-PyYAML",
         "types-jsonschema",

@@ -1,4 +1,4 @@
-"""`python -m pipeline.main [run|show|check] …`: picks the sub-command, sets the exit code.
+"""`python -m pipeline.main [run|show|import|check] …`: picks the sub-command, sets the exit code.
 
 It defines nothing that travels: what is defined in `__main__` comes back as another class.
 """
@@ -14,8 +14,10 @@ from types import FrameType
 COMMANDS = {
     "run": "ask a model every prompt and write the exact token ids of its answers (the default)",
     "show": "print one sample or rejection with its special tokens marked",
+    "import": "put answers that you already have into a store, where run finds them",
     "check": "hold a profile against its tokenizer, golden vectors and chat template",
 }
+_MODULES = {"import": "import_answers"}  # a word that no module can be called by
 USAGE = """usage: python -m pipeline.main [COMMAND] [FLAGS]
 
 commands:
@@ -53,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 
 def _run(name: str, arguments: list[str]) -> int:
-    command = importlib.import_module(f"pipeline.{name}")
+    command = importlib.import_module(f"pipeline.{_MODULES.get(name, name)}")
     failures = importlib.import_module("transforms.failures")
     try:
         return int(command.run(arguments))

@@ -25,7 +25,7 @@ from transforms.generations import first_turn
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.loop import ClientLoop, Tasks
 from transforms.openrouter.replies import read_completion
-from transforms.openrouter.wire import Request, Sampling, write_request
+from transforms.openrouter.wire import Request, Sampling, is_of_model, write_request
 from transforms.outcome import FAILED, GOOD, Outcome
 from transforms.records import Completion, Exchange, Prompt
 
@@ -143,11 +143,9 @@ def prepare(prompt: Prompt, sampling: Sampling, profile: ModelProfile) -> tuple[
 def _refuse_other_model(
     completion: Completion, sampling: Sampling, client: OpenRouterClient
 ) -> None:
-    """The answer must be the asked model's; its name may carry a date, as `MODEL-0127`."""
+    is_asked = is_of_model(sampling.model, completion.model)
     asked = sampling.model.partition(":")[0]
-    model = completion.model or ""
-    is_asked = model == asked or model.startswith(f"{asked}-")
-    wrong = None if is_asked else f"{asked} was asked, {model!r} answered"
+    wrong = None if is_asked else f"{asked} was asked, {completion.model or ''!r} answered"
     if sampling.source.names_model:
         client.see_model(wrong)
         if wrong is not None:

@@ -9,7 +9,6 @@ from apache_beam.pvalue import PCollection
 
 from transforms.chat.habits import Stratum, stratum_of
 from transforms.chat.profile import ModelProfile
-from transforms.chat.rejects import is_truncated
 from transforms.chat.render import render_prompt
 from transforms.chat.settings import thinking_is_off
 from transforms.chat.statistic import HISTORIES, Key, Statistic, observe_answer
@@ -58,7 +57,7 @@ def _add_counts(counts: Iterable[FailureCount]) -> FailureCount:
 
 def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:
     """One answer's statistic; nothing for an answer that says nothing about its provider."""
-    if is_truncated(exchange) or not exchange.completion.provider:
+    if not exchange.completion.provider:
         return ()
     try:
         statistic = observe_answer(exchange, profile, _prompt_lengths(exchange, profile))

@@ -14,7 +14,7 @@ from transforms.chat.edges import cost_of_edges, is_spaced, length_of_blank
 from transforms.chat.evidence import Encoded, encode
 from transforms.chat.habits import INSERTED, Arguments, Blanks, Habit, Ids
 from transforms.chat.profile import ModelProfile, ToolGrammar
-from transforms.chat.rejects import find_rejects
+from transforms.chat.rejects import find_rejects, is_truncated
 from transforms.chat.tokens import Tokenizer, load_tokenizer
 from transforms.chat.view import Asked
 from transforms.codes import IssueCode, Repair
@@ -63,30 +63,42 @@ def observe_answer(
     Raises:
         RecordError: The answer cannot be rebuilt at all.
     """
+    counts = _prompts(exchange, prompt_lengths)
+    if not is_truncated(exchange):
+        counts.update(_answer(exchange, profile))
+    return Statistic.of(counts)
+
+
+def _prompts(exchange: Exchange, lengths: dict[str, int]) -> Counter[tuple[Key, int]]:
+    """What was counted of the prompt, however the answer ended."""
+    usage = exchange.completion.usage
+    if usage is None or usage.prompt_tokens is None:
+        return Counter()
+    kind = "tools" if exchange.prompt.tools else "plain"
+    found = {("prompt", name, kind): usage.prompt_tokens - n for name, n in lengths.items()}
+    return Counter(found.items())
+
+
+def _answer(exchange: Exchange, profile: ModelProfile) -> Counter[tuple[Key, int]]:
     usage = exchange.completion.usage
     asked = Asked(exchange, profile, Habit())
     candidates, issues = write_candidates(asked, cut=False)
     rejects = [issue.code for issue in find_rejects(asked)]
     if IssueCode.EMPTY_ANSWER in rejects:
-        return Statistic.of(Counter({(("only_thought",), 1): 1}))
+        return Counter({(("only_thought",), 1): 1})
     no_thought = asked.thinks and exchange.completion.message.reasoning is None
     untold = no_thought and Repair.THINK_END_IN_CONTENT not in candidates[0].repairs
     if usage is None or issues or rejects or untold:
-        return Statistic()  # a damaged answer says nothing of what its host always does
+        return Counter()  # a damaged answer says nothing of what its host always does
     base = _base(candidates, usage.completion_tokens, profile)
     residual = usage.completion_tokens - len(base.ids)
-    tokenizer = load_tokenizer(profile)
     counts: Counter[tuple[Key, int]] = Counter()
-    for name, length in prompt_lengths.items():
-        if usage.prompt_tokens is not None:
-            kind = "tools" if exchange.prompt.tools else "plain"
-            counts[("prompt", name, kind), usage.prompt_tokens - length] += 1
     if usage.reasoning_tokens is not None and base.thought:
         counts[("thought",), usage.reasoning_tokens - base.thought] += 1
     counts.update(_hypotheses(base, exchange, profile, residual))
-    counts.update(_starts(base, tokenizer, residual))
+    counts.update(_starts(base, load_tokenizer(profile), residual))
     counts.update(_chunks(exchange, base))
-    return Statistic.of(counts)
+    return counts
 
 
 def _base(candidates: tuple[Candidate, ...], counted: int, profile: ModelProfile) -> Encoded:

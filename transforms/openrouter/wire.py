@@ -70,6 +70,12 @@ class Request:
         return digest.hexdigest()
 
 
+def is_of_model(asked: str, answered: object) -> bool:
+    """Whether an answer is the asked model's; its name may carry a date, as `MODEL-0127`."""
+    model = asked.partition(":")[0]
+    return isinstance(answered, str) and (answered == model or answered.startswith(f"{model}-"))
+
+
 def write_request(prompt: Prompt, sampling: Sampling) -> Request:
     """The body in a fixed order of keys, UTF-8, nothing escaped that need not be.
 

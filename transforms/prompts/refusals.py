@@ -29,6 +29,7 @@ _REFUSALS = (
     _refusal("tts_text", "a text-to-speech record, not a prompt"),
     _refusal("prompt_text prompt_wav", "a text-to-speech record, not a prompt"),
     _refusal("name description parameters", "a tool definition, not a prompt"),
+    _refusal("answer_without_request", "an answer whose request is not known proves nothing"),
     _refusal("type function", "a tool definition, not a prompt"),
 )
 _MEDIA = ("images", "image", "audios", "audio", "videos", "video")

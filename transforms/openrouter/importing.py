@@ -1,0 +1,136 @@
+"""Whether a recorded pair is an answer that a run with these settings would have paid for."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+from transforms.openrouter.faults import judge
+from transforms.openrouter.recorded import Recorded
+from transforms.openrouter.store import Attempt
+from transforms.openrouter.wire import Sampling, is_of_model
+
+
+class Refusal(StrEnum):
+    """Why a record is not imported."""
+
+    UNREADABLE = "unreadable"
+    """Not JSON, or neither a request nor an answer."""
+    NO_ANSWER = "no_answer"
+    """A request whose answer is in none of the files."""
+    AMBIGUOUS_ID = "ambiguous_id"
+    """Two requests, or two answers, of one `custom_id`."""
+    NOT_A_PROMPT = "not_a_prompt"
+    """A request that a run cannot ask: images, a begun answer, a special token's text."""
+    OTHER_MODEL = "other_model"
+    """Another model was asked, or answered."""
+    OTHER_SERVER = "other_server"
+    """Another server was asked than `--base_url`: its answers would be taken for this one's."""
+    OTHER_SETTINGS = "other_settings"
+    """Asked with settings of sampling that the flags do not name."""
+    FAILED = "failed"
+    """An error, or an answer that is not whole."""
+    CUT = "cut"
+    """Ended by the `max_tokens` of its own request, or longer than `--max_tokens`."""
+
+
+class RefusedError(Exception):
+    """This record and nothing else."""
+
+    def __init__(self, refusal: Refusal, detail: str) -> None:
+        super().__init__(f"{refusal}: {detail}")
+        self.refusal = refusal
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a run would ask with.
+
+    Attributes:
+        defaults: Fields that the model's profile adds: a request without them says the same.
+        host: The server's name.
+    """
+
+    sampling: Sampling
+    defaults: Mapping[str, Any]
+    host: str
+
+
+def check_request(recorded: Recorded, terms: Terms) -> None:
+    """Refuses what was asked otherwise than a run would ask it.
+
+    Raises:
+        RefusedError: `OTHER_MODEL`, `OTHER_SERVER`, `OTHER_SETTINGS`, `NOT_A_PROMPT`.
+    """
+    request, wanted = recorded.request or {}, terms.sampling.model
+    if (model := request.get("model")) not in {None, wanted}:
+        detail = f"{model!r} was asked; --model {model} imports it"
+        raise RefusedError(Refusal.OTHER_MODEL, detail)
+    host = urlsplit(recorded.endpoint or "").hostname
+    if host is not None and host != terms.host and not host.endswith(f".{terms.host}"):
+        detail = f"{host} was asked; --source and --base_url of that server import it"
+        raise RefusedError(Refusal.OTHER_SERVER, detail)
+    if (name := _differing(request, terms)) is not None:
+        raise RefusedError(Refusal.OTHER_SETTINGS, _say_setting(name, request, terms))
+    if request["messages"] and request["messages"][-1].get("role") == "assistant":
+        raise RefusedError(Refusal.NOT_A_PROMPT, "its last message is the begin of the answer")
+
+
+_FREE = frozenset({
+    "model", "messages", "tools", "functions", "max_tokens", "max_completion_tokens", "stream",
+    "stream_options", "usage", "user", "metadata", "session_id", "trace", "provider", "logprobs",
+    "top_logprobs", "store", "service_tier", "prompt_cache_key", "return_token_ids",
+    "return_meta_info",
+})  # fmt: skip
+"""Fields that do not change what is sampled, or that are compared elsewhere."""
+_NEUTRAL: Mapping[str, tuple[Any, ...]] = {
+    "tool_choice": ("auto",), "n": (1,), "parallel_tool_calls": (True,), "stop": ([],),
+    "plugins": ([],), "transforms": ([],), "response_format": ({"type": "text"},),
+    "logit_bias": ({},), "include_reasoning": (True,),
+}  # fmt: skip
+"""Values that say what is so without them."""
+
+
+def _sent(terms: Terms) -> dict[str, Any]:
+    extra: dict[str, Any] = json.loads(terms.sampling.extra)
+    return terms.sampling.limits() | extra
+
+
+def _differing(request: Mapping[str, Any], terms: Terms) -> str | None:
+    """The first setting of sampling that is another."""
+    sent = _sent(terms)
+    for name in sorted({*request, *sent} - _FREE):
+        given, wanted = request.get(name), sent.get(name)
+        is_default = given is None and terms.defaults.get(name) == wanted
+        if given != wanted and not is_default and given not in _NEUTRAL.get(name, ()):
+            return name
+    return None
+
+
+def _say_setting(name: str, request: Mapping[str, Any], terms: Terms) -> str:
+    given, wanted = (json.dumps(found.get(name)) for found in (request, _sent(terms)))
+    return f"asked with {name} = {given}, these flags ask with {wanted}"
+
+
+def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> None:
+    """Refuses failures, answers of other models and cut ones.
+
+    Raises:
+        RefusedError: `FAILED`, `OTHER_MODEL`, `CUT`.
+    """
+    judged = judge(attempt)
+    if judged.reply is None:
+        raise RefusedError(Refusal.FAILED, judged.detail)
+    model, asked = judged.reply.get("model"), terms.sampling.model
+    if terms.sampling.source.names_model and not is_of_model(asked, model):
+        raise RefusedError(Refusal.OTHER_MODEL, f"{asked} was asked, {model!r} answered")
+    request, usage = recorded.request or {}, judged.reply.get("usage")
+    counted = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    own = request.get("max_tokens") or request.get("max_completion_tokens")
+    for limit, what in ((own, "its own max_tokens"), (terms.sampling.max_tokens, "--max_tokens")):
+        if isinstance(counted, int) and isinstance(limit, int) and counted >= limit:
+            detail = f"{counted} tokens counted, {what} is {limit}"
+            raise RefusedError(Refusal.CUT, detail)
