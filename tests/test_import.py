@@ -183,16 +183,6 @@ def test_what_was_asked_otherwise_is_refused(
     assert refusal_of(lambda: check_request(read_recorded(record), terms)) == refusal
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "refusal"),
-    [
-        ("https://openrouter.ai/api/v1/chat/completions", None),
-        ("https://eu.openrouter.ai/api/v1/chat/completions", None),
-        ("/v1/chat/completions", None),
-        ("https://api.moonshot.ai/v1/chat/completions", Refusal.OTHER_SERVER),
-        ("https://notopenrouter.ai/api/v1", Refusal.OTHER_SERVER),
-    ],
-)
 def test_two_answers_of_one_prompt_are_two_samples_unless_a_seed_is_fixed(tmp_path: Path) -> None:
     """A run sends another seed with each sample: the second answer is none that it would ask."""
     for seed, indexes in (({}, [0, 1]), ({"seed": 5}, [0])):
@@ -211,6 +201,16 @@ def test_two_answers_of_one_prompt_are_two_samples_unless_a_seed_is_fixed(tmp_pa
         assert ("has another seed" in refused) == ("seed" in seed)
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "refusal"),
+    [
+        ("https://openrouter.ai/api/v1/chat/completions", None),
+        ("https://eu.openrouter.ai/api/v1/chat/completions", None),
+        ("/v1/chat/completions", None),
+        ("https://api.moonshot.ai/v1/chat/completions", Refusal.OTHER_SERVER),
+        ("https://notopenrouter.ai/api/v1", Refusal.OTHER_SERVER),
+    ],
+)
 def test_answers_of_another_server_are_not_taken_for_this_ones(
     endpoint: str, refusal: Refusal | None, terms: Terms
 ) -> None:
