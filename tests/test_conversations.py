@@ -19,7 +19,6 @@ from tests.programs import (
     rejections,
     samples,
     serve_simulator,
-    start_and_wait_for,
     write_prompts,
 )
 from transforms.openrouter.sqlite_store import SqliteStore
@@ -166,26 +165,6 @@ def test_a_cut_answer_ends_its_conversation_and_the_rest_can_be_asked_later(
     assert talker.ledger()["requests"] == told["requests_sent"] + len(refused)
     truth = talker.truth()
     assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
-
-
-def test_a_kill_in_mid_conversation_pays_nothing_twice_but_what_was_in_flight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
-    write_prompts(tmp_path, [{"id": n, "turns": [f"{n}a", "b", "c"]} for n in range(12)])
-    scenario = tmp_path / "slow.yaml"
-    scenario.write_text("latency: {median_s: 0.3, sigma: 0.5}\ntokens: {median: 40, sigma: 0.5}\n")
-    with serve_simulator("--scenario", str(scenario)) as server:
-        process = start_and_wait_for(tmp_path, server, 18, *SETTINGS, "--max_in_flight", "8")
-        process.kill()
-        process.wait()
-        assert run_here(tmp_path, server, "--max_in_flight", "8") == 0
-        ledger, truth = server.ledger(), server.truth()
-    assert assert_whole(tmp_path, 36)["good"] == 36
-    assert ledger["duplicates"] <= 8
-    assert ledger["requests"] == 36 + ledger["duplicates"]
-    for row in samples(tmp_path / "out").values():
-        assert row["input_ids"] == truth[row["generation_id"]]
 
 
 def test_samples_of_a_prompt_have_keys_rows_and_seeds_of_their_own(
