@@ -40,8 +40,9 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_input(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is read")
     group.add_argument("--input", required=True, metavar="[LABEL=]GLOB,…",
-        help="Prompt files: paths, globs or folders, local or gs://, comma-separated, each "
-             "optionally LABEL=GLOB (the row's dataset). JSON lines, JSON, Parquet, text lines in "
+        help="Prompt files: paths, globs or folders, local, gs:// or "
+             "hf://datasets/OWNER/NAME@COMMIT/GLOB, comma-separated, each optionally LABEL=GLOB "
+             "(the row's dataset). JSON lines, JSON, Parquet, text lines in "
              ".txt; what a file is, gzip too, is found by content, the shape of a record by its "
              "keys.")  # fmt: skip
     group.add_argument("--explain_input", action="store_true",

@@ -1,8 +1,10 @@
 """The files that `--input` names."""
 
 import os
+import re
 from pathlib import Path
 
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from transforms.failures import ConfigError
@@ -31,19 +33,50 @@ def _split_label(pattern: str) -> tuple[str, str]:
 
 def _match(glob: str) -> list[str]:
     """The files of a glob or a folder; a file with brackets in its name is itself first."""
-    path = absolute(glob)
+    path = _downloaded(glob) if glob.startswith("hf://") else absolute(glob)
     if os.path.isdir(path):  # noqa: PTH112 - a path may be of another file system
         matches = _inside(path)
     elif os.path.isfile(path):  # noqa: PTH113
         matches = [path]
     else:
-        matches = sorted(meta.path for meta in FileSystems.match([path])[0].metadata_list)
+        matches = _listed(path)
     if not matches:
         raise ConfigError(f"--input {glob}: no such file ({path})")
     for match in matches:
         if not match.isprintable():
             raise ConfigError(f"--input {match!r}: rename it; rows cannot name such a file")
     return matches
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        return sorted(meta.path for meta in FileSystems.match([path])[0].metadata_list)
+    except (ValueError, BeamIOError) as error:  # a scheme that Beam does not know; no access
+        raise ConfigError(f"--input {path}: {error}") from error
+
+
+def _downloaded(glob: str) -> str:
+    """The local copy of the files of a pinned data set, in Hugging Face's own cache."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only who downloads pays for it
+
+    found = _IN_HUB.fullmatch(glob.removeprefix(_HUB))
+    if found is None:
+        raise ConfigError(
+            f"--input {glob}: name a data set and pin its revision, as in "
+            f"{_HUB}OWNER/NAME@COMMIT/data/*.parquet"
+        )
+    name, revision, files = found.groups()
+    try:
+        folder = snapshot_download(
+            name, repo_type="dataset", revision=revision, allow_patterns=[files]
+        )
+    except (OSError, ValueError) as error:  # the library's own errors are both
+        raise ConfigError(f"--input {glob}: {error}") from error
+    return f"{folder}/{files}"
+
+
+_HUB = "hf://datasets/"
+_IN_HUB = re.compile(r"([^/@]+/[^/@]+)@([^/@]+)/(.+)")
 
 
 def _inside(folder: str) -> list[str]:
