@@ -154,7 +154,7 @@ async def _import(files: Sequence[str], prompts: Path, done: _Import) -> None:
 
 
 def _refused_file(prompts: Path) -> Path:
-    return prompts.with_suffix(".refused.jsonl")
+    return prompts.with_suffix(".refused.ndjson")
 
 
 def _reason(place: str, error: RefusedError) -> dict[str, Any]:

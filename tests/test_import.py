@@ -197,7 +197,7 @@ def test_two_answers_of_one_prompt_are_two_samples_unless_a_seed_is_fixed(tmp_pa
         assert import_answers.run([given, *places, *flags]) == 0
         rows = [json.loads(line) for line in (folder / "prompts.jsonl").read_text().splitlines()]
         assert [row["sample_index"] for row in rows] == indexes
-        refused = (folder / "prompts.refused.jsonl").read_text()
+        refused = (folder / "prompts.refused.ndjson").read_text()
         assert ("has another seed" in refused) == ("seed" in seed)
 
 
@@ -322,7 +322,7 @@ def test_what_cannot_be_proved_is_kept_and_never_good(tmp_path: Path) -> None:
     )  # fmt: skip
     done = import_files(tmp_path, file)
     assert done.returncode == 0, done.stderr
-    reasons = (tmp_path / "prompts.refused.jsonl").read_text("utf-8").splitlines()
+    reasons = (tmp_path / "prompts.refused.ndjson").read_text("utf-8").splitlines()
     places = {json.loads(line)["source"]: json.loads(line)["refusal"] for line in reasons}
     assert places == {
         f"{file}:{number}": refusal
