@@ -117,9 +117,12 @@ def _check_numbers(flags: argparse.Namespace) -> None:
         value = getattr(flags, name)
         if value is not None and not 0 < value < _HUGE:
             raise ConfigError(f"--{name} {value}: a number above 0")
-    for name in ("max_in_flight", "max_tokens", "limit", "max_prompt_tokens"):
+    for name in ("max_in_flight", "max_tokens", "limit", "max_prompt_tokens", "samples_per_prompt"):
         value = getattr(flags, name)
         if value is not None and value < 1:
             raise ConfigError(f"--{name} {value}: must be 1 or more")
+    for name, most in (("max_tokens", _HUGE), ("samples_per_prompt", _HUGE), ("seed", _HUGE**2)):
+        if abs(getattr(flags, name) or 0) > most:
+            raise ConfigError(f"--{name} {getattr(flags, name)}: must be {most} or less")
     if not 0 <= flags.max_bad_ratio <= 1:
         raise ConfigError(f"--max_bad_ratio {flags.max_bad_ratio}: a share, from 0 to 1")

@@ -1,7 +1,7 @@
 """`--explain_input`: how the first record of each file is read. Asks nothing, writes nothing."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 from rich.table import Table
@@ -44,10 +44,14 @@ def _explain(file: InputFile, config: RunConfig) -> _Explained:
     if record is None:
         return _Explained("", None, "no record")
     try:
-        reading = read_record(parse(record), config.reading.prompt_field, lookup_beside(file.path))
+        reading = read_record(
+            parse(record), config.reading.prompt_field, lookup_beside(file.path),
+            which=config.reading.turns,
+        )  # fmt: skip
     except RecordError as error:
         return _Explained(record.place, None, f"{error.kind}: {error.detail}")
-    return _Explained(record.place, reading, reading.note)
+    asked = replace(reading, after=reading.asked_after(config.reading.turns))
+    return _Explained(record.place, asked, reading.note)
 
 
 def _cells(explained: _Explained) -> list[str]:

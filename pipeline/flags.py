@@ -8,6 +8,7 @@ from transforms.encoding.formats import FORMATS
 from transforms.encoding.loss_mask import DIALECTS
 from transforms.openrouter.source import OPENROUTER, SOURCES
 from transforms.openrouter.wire import DEFAULT_DELIVERY, DELIVERIES
+from transforms.prompts.asking import Turns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +59,9 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--dedup", choices=("id", "content"), default="id",
         help="id: a prompt whose id was read before is refused; content: also one that asks what "
              "another asked under another id. Default: id.")  # fmt: skip
+    group.add_argument("--turns", choices=tuple(Turns), default=Turns.ALL,
+        help="Which turns of a conversation are asked: all, in order, over the model's own earlier "
+             "answers; or last, over the recorded ones. Default: all.")  # fmt: skip
     group.add_argument("--max_prompt_tokens", type=int, metavar="N",
         help="Refuse prompts of more tokens, as the model's template renders them; none is cut."
         )  # fmt: skip
@@ -91,6 +95,10 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     for name, kind in (("temperature", float), ("top_p", float), ("seed", int)):
         group.add_argument(f"--{name}", type=kind, metavar="N" if kind is int else "X",
             help="Not sent unless given.")  # fmt: skip
+    group.add_argument("--samples_per_prompt", type=int, default=1, metavar="N",
+        help="Ask each prompt N times, each conversation by itself; sample 2 is sent with --seed "
+             "and 1, and so on. A record's own sample_index asks for that one alone."
+        )  # fmt: skip
     group.add_argument("--delivery", choices=DELIVERIES, default=DEFAULT_DELIVERY,
         help="whole answers, a stream, or auto: a stream where no tools are declared and none "
              f"of the server's token ids are lost by it. Default: {DEFAULT_DELIVERY}.")  # fmt: skip

@@ -23,7 +23,9 @@ from transforms.write import (
 def collect(pipeline: beam.Pipeline, config: RunConfig, folder: str) -> None:
     """Job 1: every prompt is asked, and what the providers do to counts is learned."""
     prompts = pipeline | ReadPrompts(config.files, spread=config.spread, settings=config.reading)
-    exchanges = prompts.good | CallOpenRouter(config.call, config.sampling, config.profile)
+    exchanges = prompts.good | CallOpenRouter(
+        config.call, config.sampling, config.profile, config.reading.max_tokens
+    )
     observed = exchanges.good | Observe(config.profile)
 
     _ = observed | WriteObserved(folder)
@@ -35,7 +37,9 @@ def build(pipeline: beam.Pipeline, config: RunConfig, habits: Habits, folder: st
     """Job 2: every answer is in the store; nothing is sent."""
     call = config.call_from_store
     prompts = pipeline | ReadPrompts(config.files, spread=config.spread, settings=config.reading)
-    exchanges = prompts.good | CallOpenRouter(call, config.sampling, config.profile)
+    exchanges = prompts.good | CallOpenRouter(
+        call, config.sampling, config.profile, config.reading.max_tokens
+    )
     renderings = exchanges.good | Reconstruct(config.profile, habits)
     samples = renderings.good | Tokenize(config.profile, habits)
     verdicts = samples.good | ValidateSpecialTokens(config.profile, habits, config.min_evidence)

@@ -154,7 +154,7 @@ async def _import(files: Sequence[str], prompts: Path, done: _Import) -> None:
 
 
 def _refused_file(prompts: Path) -> Path:
-    return prompts.with_suffix(".refused.jsonl")
+    return prompts.with_suffix(".refused.ndjson")
 
 
 def _reason(place: str, error: RefusedError) -> dict[str, Any]:
@@ -221,8 +221,15 @@ def _attempt(request: Request, found: Recorded, done: _Import) -> Attempt:
 
 
 async def _put(request: Request, attempt: Attempt, done: _Import) -> int:
-    """The sample of its prompt that the answer is: the one it is already, or the first free one."""
+    """The sample of its prompt that the answer is: the one it is already, or the first free one.
+
+    Raises:
+        RefusedError: `OTHER_SETTINGS`: with a fixed seed each sample is asked with one of its own.
+    """
     for index in itertools.count():
+        if index and done.config.sampling.seed is not None:
+            detail = f"another answer with its seed is there; sample {index} has another seed"
+            raise RefusedError(Refusal.OTHER_SETTINGS, detail)
         key = replace(request, sample_index=index).sha256
         kept = [one.body for one in await done.store.look_up(key)]
         if attempt.body in kept:

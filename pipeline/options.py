@@ -24,6 +24,7 @@ from transforms.openrouter.open_store import GCS
 from transforms.openrouter.sender import Wire
 from transforms.openrouter.source import SOURCES
 from transforms.openrouter.wire import Sampling
+from transforms.prompts.asking import Turns
 from transforms.read_prompts import InputFile, ReadSettings
 
 LOCAL_RUNNER = "FnApiRunner"
@@ -92,6 +93,8 @@ class RunConfig:
             "shuffle_seed": self.shuffle_seed,
             "dedup": "content" if self.reading.by_content else "id",
             "max_prompt_tokens": self.reading.max_tokens,
+            "turns": self.reading.turns.value,
+            "samples_per_prompt": self.reading.samples,
             "profile": self.profile.name,
             "profile_sha256": self.profile.sha256,
             "source": self.sampling.source.name,
@@ -170,6 +173,8 @@ def _reading_of(flags: argparse.Namespace, profile: ModelProfile) -> ReadSetting
         by_content=flags.dedup == "content",
         max_tokens=flags.max_prompt_tokens,
         profile=profile,
+        turns=Turns(flags.turns),
+        samples=flags.samples_per_prompt,
     )
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import resource
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,14 +13,17 @@ from pipeline.tally import spent_before
 from transforms.chat.habits_file import read_habits
 from transforms.chat.render import load_renderer
 from transforms.chat.tokens import load_tokenizer
-from transforms.failures import ConfigError
+from transforms.failures import ConfigError, Failure
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.projection import BYTES_PER_TOKEN
 from transforms.prompts.selection import select
-from transforms.read_prompts import InputFile, raw_records
+from transforms.read_prompts import raw_records, read_raw
+from transforms.records import Prompt
 
 NO_RECORDS = "--input: the files hold not a single record"
+_PROBED = 500
+"""Records that are read to know how many requests a record is."""
 _DESCRIPTORS = 256
 """File descriptors that are needed beside one a request."""
 
@@ -59,14 +62,14 @@ def prepare(config: RunConfig) -> RunConfig:
     check_model(config)
     _check_descriptors(config.call.max_in_flight)
     config = select_records(config)
-    records, size = _measure(config.files)
-    if not records:
+    measured = _measure(config)
+    if not measured.records:
         raise ConfigError(NO_RECORDS)
     call = replace(
         config.call,
         spent_usd=_spent_usd(config) / config.processes,
-        prompts=-(-records // config.processes),
-        prompt_tokens=size // BYTES_PER_TOKEN // config.processes,
+        prompts=-(-measured.requests // config.processes),
+        prompt_tokens=measured.bytes_sent // BYTES_PER_TOKEN // config.processes,
     )
     return replace(config, call=call)
 
@@ -89,14 +92,39 @@ def _spent_usd(config: RunConfig) -> Decimal:
         return spent_before(store)
 
 
-def _measure(files: Iterable[InputFile]) -> tuple[int, int]:
-    """Records and bytes of files; one that cannot be read is one record, and will say so."""
-    records = size = 0
-    for file in files:
+@dataclass(slots=True)
+class _Measured:
+    """Records of the inputs, and the requests and bytes that they come to, about."""
+
+    records: int = 0
+    requests: int = 0
+    bytes_sent: int = 0
+
+
+def _measure(config: RunConfig) -> _Measured:
+    """All records are counted, the first of them read; one that cannot be read will say so."""
+    reading = replace(config.reading, max_tokens=None)
+    size = size_probed = 0
+    probed, found = _Measured(), _Measured()
+    for file in config.files:
         for record in file.selection.take(raw_records(file.path)):
-            records += 1
+            found.records += 1
             size += len(record.data)
-    return records, size
+            if probed.records < _PROBED:
+                _probe(read_raw(record, file, reading), len(record.data), probed)
+                size_probed = size
+    found.requests = -(-probed.requests * found.records // max(1, probed.records))
+    found.bytes_sent = probed.bytes_sent * size // max(1, size_probed)
+    return found
+
+
+def _probe(reads: Iterable[Prompt | Failure], size: int, probed: _Measured) -> None:
+    """Of a conversation of T turns of like length, T requests send (T + 1) / 2 times its bytes."""
+    probed.records += 1
+    for read in reads:
+        turns = 1 + len(read.later) if isinstance(read, Prompt) else 1
+        probed.requests += turns
+        probed.bytes_sent += size * (turns + 1) // 2
 
 
 def _check_descriptors(in_flight: int) -> None:

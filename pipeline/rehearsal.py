@@ -9,13 +9,14 @@ from pipeline.options import RunConfig
 from pipeline.preparation import NO_RECORDS, check_model, select_records
 from transforms.call_openrouter import prepare
 from transforms.chat.render import render_prompt
-from transforms.failures import ConfigError, RecordError
+from transforms.failures import ConfigError, Failure, RecordError
+from transforms.generations import generations, history
 from transforms.openrouter.keys import NO_KEY, resolve_key
 from transforms.openrouter.preflight import Preflight, preflight
 from transforms.openrouter.projection import project
 from transforms.openrouter.sender import Sender, Wire
-from transforms.prompts.duplicates import Seen
-from transforms.read_prompts import labels_of, read_file
+from transforms.prompts.duplicates import Seen, names_of
+from transforms.read_prompts import check_seen, labels_of, read_file
 from transforms.records import Prompt
 
 
@@ -23,11 +24,17 @@ from transforms.records import Prompt
 class _Prompts:
     """What the inputs hold; `refused` has the first of each code, as an example."""
 
+    records: int = 0
     asked: int = 0
     tokens: int = 0
     longest: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, tokens: int) -> None:
+        self.asked += 1
+        self.tokens += tokens
+        self.longest = max(self.longest, tokens)
 
     def refuse(self, code: str, source: str, detail: str) -> None:
         self.refused[code] += 1
@@ -42,10 +49,9 @@ def rehearse(config: RunConfig) -> int:
     """
     check_model(config)
     found = _read(select_records(config))
-    records = found.asked + found.refused.total()
-    if not records:
+    if not found.records:
         raise ConfigError(NO_RECORDS)
-    print(f"{records} records, {found.asked} prompts to ask")
+    print(f"{found.records} records, {found.asked} prompts to ask")
     for code, count in sorted(found.refused.items()):
         print(f"refused: {count} {code}, the first {found.examples[code]}")
     mean = found.tokens / found.asked if found.asked else 0
@@ -56,36 +62,34 @@ def rehearse(config: RunConfig) -> int:
 
 def _read(config: RunConfig) -> _Prompts:
     found = _Prompts()
+    place = ""
     for read in _prompts(config):
-        if not isinstance(read, Prompt):
-            found.refuse(*read)
-            continue
-        try:
-            asked, _ = prepare(read, config.sampling, config.profile)
-            tokens = len(render_prompt(asked, config.profile))
-        except RecordError as error:
-            found.refuse(error.kind, read.source, error.detail)
-            continue
-        found.asked += 1
-        found.tokens += tokens
-        found.longest = max(found.longest, tokens)
+        found.records += read.source != place
+        place = read.source
+        if isinstance(read, Failure):
+            found.refuse(read.kind, read.source, read.detail)
+        else:
+            _rehearse(read, config, found)
     return found
 
 
-def _prompts(config: RunConfig) -> Iterator[Prompt | tuple[str, str, str]]:
-    """Each prompt once; what is none as its code, place and reason."""
-    seen = Seen(labels_of(config.files), by_content=config.reading.by_content)
+def _rehearse(prompt: Prompt, config: RunConfig, found: _Prompts) -> None:
+    """The first turn as it will be sent; later ones with recorded answers for the model's own."""
+    try:
+        asked, _ = prepare(prompt, config.sampling, config.profile)
+        for one in generations(asked):
+            shown = replace(one, messages=history(one, one.wanted), later=())
+            found.ask(len(render_prompt(shown, config.profile)))
+    except RecordError as error:
+        found.refuse(error.kind, prompt.source, error.detail)
+
+
+def _prompts(config: RunConfig) -> Iterator[Prompt | Failure]:
+    """Each prompt once."""
+    seen = Seen(names_of(labels_of(config.files), by_content=config.reading.by_content))
     for file in config.files:
         for read in read_file(file, config.reading):
-            if not isinstance(read, Prompt):
-                yield read.kind, read.source, read.detail
-                continue
-            try:
-                seen.check(read)
-            except RecordError as error:
-                yield error.kind, read.source, error.detail
-            else:
-                yield read
+            yield from check_seen(seen, read)
 
 
 def _say_service(config: RunConfig, found: _Prompts) -> None:

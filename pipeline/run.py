@@ -34,10 +34,10 @@ from transforms.chat.habits import Stratum
 from transforms.chat.habits_file import Habits, read_habits, write_habits
 from transforms.chat.learning import learn_all
 from transforms.chat.statistic import Statistic
+from transforms.counts import FailureCount
 from transforms.failures import FailureKind
 from transforms.openrouter.loop import ClientLoop
 from transforms.openrouter.open_store import open_store
-from transforms.records import FailureCount
 
 COMPLETE, TOO_MANY_BAD = 0, 3
 _STOPS = {FailureKind.SPEND_CAP: 4, FailureKind.SERVICE_STOPPED: 5, FailureKind.INTERRUPTED: 130}
@@ -71,10 +71,12 @@ def run(argv: Sequence[str]) -> int:
 def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]) -> int:
     started = time.monotonic()
     failed: dict[str, FailureCount] = {}
+    asked = 0
     if config.job != "build":
         _run(config, lambda pipeline: graph.collect(pipeline, config, str(folder / "collect")))
         ClientLoop.close_all()  # from here on a signal has nothing to wait for
         failed = failed_in_collect(folder / "collect")
+        asked = count_read(folder / "collect")
         _keep_habits(config, folder / "collect")
     spent = _spent(config)
     for kind, code in _STOPS.items():
@@ -82,7 +84,7 @@ def _run_jobs(config: RunConfig, folder: Path, output: Path, argv: Sequence[str]
             say_stopped(failed[kind], spent)
             return code
     if config.job == "collect":
-        return _end_collect(config, spent, failed)
+        return _end_collect(asked, config.max_bad_ratio, spent, failed)
     habits = _habits(config)
     _run(config, lambda pipeline: graph.build(pipeline, config, habits, str(folder)))
     tally = count_output(folder, config.formats, {file.path: file.dataset for file in config.files})
@@ -124,8 +126,9 @@ def _habits(config: RunConfig) -> Habits:
     return read_habits(learned) if learned.exists() else Habits()
 
 
-def _end_collect(config: RunConfig, spent: Spent, failed: dict[str, FailureCount]) -> int:
+def _end_collect(
+    asked: int, max_bad_ratio: float, spent: Spent, failed: dict[str, FailureCount]
+) -> int:
     say_collected(spent, failed)
     lost = sum(count.count for count in failed.values())
-    share = lost / ((config.call.prompts or 1) * config.processes)
-    return TOO_MANY_BAD if share > config.max_bad_ratio else COMPLETE
+    return TOO_MANY_BAD if lost / asked > max_bad_ratio else COMPLETE

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.options import RunConfig
-from pipeline.tally import BrokenTallyError, Spent, Tally, count_reused
+from pipeline.tally import BrokenTallyError, Spent, Tally, count_reused, spent_by_dataset
 from transforms.chat.habits_file import Habits
-from transforms.records import FailureCount
+from transforms.counts import FailureCount
 
 
 def summarise(
@@ -26,16 +26,25 @@ def summarise(
         "cost_usd": float(spent.cost_usd),
         "seconds": round(seconds, 3),
         "codes": dict(sorted(tally.codes.items())),
-        "datasets": {
-            name: {what: rows[what] for what in ("good", "bad", "failed")}
-            for name, rows in sorted(tally.datasets.items())
-        },
+        "datasets": _by_dataset(tally, spent),
         "providers": {
             name: {"good": rows["good"], "bad": rows["bad"], **habits.summary(name)}
             for name, rows in sorted(tally.providers.items())
         },
         "formats": tally.rows,
         "evidence": dict(sorted(tally.evidence.items())),
+    }
+
+
+def _by_dataset(tally: Tally, spent: Spent) -> dict[str, dict[str, Any]]:
+    tries = spent_by_dataset(tally, spent)
+    return {
+        name: {
+            **{what: rows[what] for what in ("good", "bad", "failed")},
+            "cost_usd": round(tries[name].cost_usd, 9),
+            "answer_seconds": round(tries[name].seconds, 3),
+        }
+        for name, rows in sorted(tally.datasets.items())
     }
 
 

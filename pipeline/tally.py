@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.samples import read_json_lines, read_samples
+from transforms.counts import FailureCount
 from transforms.encoding.formats import FORMATS, Format
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
 from transforms.openrouter.store import ResponseStore
-from transforms.records import FailureCount
 
 _COLUMNS = ["id", "dataset", "provider", "evidence", "request_sha256"]
 _BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
@@ -25,6 +25,17 @@ class BrokenTallyError(Exception):
     """The files contradict each other: the output cannot be published."""
 
 
+@dataclass(slots=True)
+class Tries:
+    """What all tries of one request came to in a run; seconds of waiting, those of one at a time.
+
+    A plain float: there is one of these for each prompt.
+    """
+
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
     """What a run sent and paid, from the store; `answered` are the requests that got an answer."""
@@ -32,6 +43,7 @@ class Spent:
     requests: int = 0
     answered: frozenset[str] = frozenset()
     cost_usd: Decimal = Decimal(0)
+    tries: Mapping[str, Tries] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -41,6 +53,7 @@ class Tally:
     Attributes:
         answered: The request of each that has an answer.
         rows: Of each format.
+        datasets_of: The data set of the first row of each request.
     """
 
     good: int = 0
@@ -52,6 +65,7 @@ class Tally:
     evidence: Counter[str] = field(default_factory=Counter)
     providers: dict[str, Counter[str]] = field(default_factory=dict)
     datasets: dict[str, Counter[str]] = field(default_factory=dict)
+    datasets_of: dict[str, str] = field(default_factory=dict)
 
     def of_provider(self, name: str | None) -> Counter[str]:
         return self.providers.setdefault(name or "unknown", Counter())
@@ -70,7 +84,10 @@ def count_output(folder: Path, formats: tuple[str, ...], datasets: Mapping[str, 
     _count_samples(folder, formats, tally)
     for row in read_json_lines(folder / "rejections"):
         became = _count_rejection(row["rejection"], tally)
-        tally.of_dataset(_dataset_of(row["rejection"]["source"], datasets))[became] += 1
+        dataset = _dataset_of(row["rejection"]["source"], datasets)
+        tally.of_dataset(dataset)[became] += 1
+        if request := row["rejection"]["request_sha256"]:
+            tally.datasets_of.setdefault(request, dataset)
     return tally
 
 
@@ -82,8 +99,8 @@ def _dataset_of(source: str, datasets: Mapping[str, str]) -> str:
 
 
 def count_read(folder: Path) -> int:
-    """How many records the inputs held, as counted where they were read."""
-    return sum(row["records"] for row in read_json_lines(folder / "counts"))
+    """How many rows the inputs must come to, as counted where they were read."""
+    return sum(row["rows"] for row in read_json_lines(folder / "counts"))
 
 
 def observed_rows(folder: Path) -> list[Any]:
@@ -95,13 +112,27 @@ def count_spent(store: ResponseStore, run_id: str) -> Spent:
     """What a run's attempts came to."""
     requests, cost = 0, Decimal(0)
     answered: set[str] = set()
+    tries: dict[str, Tries] = {}
     for attempt in store.attempts_of_run(run_id):
         requests += 1
         judged = judge(attempt)
         cost += judged.cost_usd or 0
+        of_request = tries.setdefault(attempt.request_sha256, Tries())
+        of_request.cost_usd += float(judged.cost_usd or 0)
+        of_request.seconds += attempt.ended_at - attempt.started_at
         if judged.reply is not None:
             answered.add(attempt.request_sha256)
-    return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost)
+    return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost, tries=tries)
+
+
+def spent_by_dataset(tally: Tally, spent: Spent) -> dict[str, Tries]:
+    """The same by data set; a request of rows of two is the first one's."""
+    found = {name: Tries() for name in tally.datasets}
+    for request, tries in spent.tries.items():
+        if (dataset := tally.datasets_of.get(request)) is not None:
+            found[dataset].cost_usd += tries.cost_usd
+            found[dataset].seconds += tries.seconds
+    return found
 
 
 def spent_before(store: ResponseStore) -> Decimal:
@@ -139,6 +170,7 @@ def _count_samples(folder: Path, formats: tuple[str, ...], tally: Tally) -> None
             raise BrokenTallyError(f"sample {row['id']} was written twice")
         ids.add(identity)
         tally.of_dataset(row["dataset"])["good"] += 1
+        tally.datasets_of.setdefault(row["request_sha256"], row["dataset"])
         tally.answered.append(row["request_sha256"])
         tally.evidence[row["evidence"]] += 1
         tally.of_provider(row["provider"])["good"] += 1

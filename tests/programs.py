@@ -53,10 +53,13 @@ def serve_simulator(*arguments: str) -> Iterator[Server]:
 
 
 def command_of(folder: Path, base_url: str, *arguments: str) -> list[str]:
-    """The command line of a run over `FOLDER/prompts.jsonl` into `FOLDER/out`."""
+    """The command line of a run over `FOLDER/prompts.jsonl` into `FOLDER/out`.
+
+    The examples' recorded answers stand, unless the arguments say otherwise.
+    """
     flags = ["--input", f"{folder}/prompts.jsonl", "--output", f"{folder}/out"]
     main = [sys.executable, "-m", "pipeline.main", "--runner", "DirectRunner"]
-    return [*main, *flags, "--base_url", base_url, *arguments]
+    return [*main, *flags, "--base_url", base_url, "--turns", "last", *arguments]
 
 
 def run_pipeline(folder: Path, base_url: str, *arguments: str) -> subprocess.CompletedProcess[str]:

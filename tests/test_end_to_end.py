@@ -130,13 +130,19 @@ def test_the_key_is_found_nowhere(tmp_path: Path, simulator: Server) -> None:
 
 
 def test_kill_9_pays_twice_at_most_what_was_in_flight(tmp_path: Path) -> None:
-    write_prompts(tmp_path, example_prompts(150))
+    """In the middle of conversations too: they go on with the answers that they had."""
+    talks = [
+        {"id": f"talk-{n}", "turns": [f"Tell me of {n}.", "Go on.", "And?"]} for n in range(20)
+    ]
+    single = [row for row in example_prompts(150) if len(row["messages"]) == 1][:90]
+    write_prompts(tmp_path, [*talks, *single])
+    every = ("--turns", "all")
     with slow_simulator(tmp_path) as server:
         for requests in (30, 90):
-            process = start_and_wait_for(tmp_path, server, requests)
+            process = start_and_wait_for(tmp_path, server, requests, *every)
             process.kill()
             process.wait()
-        finished = run_pipeline(tmp_path, server.base_url, "--max_in_flight", "16")
+        finished = run_pipeline(tmp_path, server.base_url, "--max_in_flight", "16", *every)
         assert finished.returncode == 0, finished.stderr
         assert assert_whole(tmp_path, 150)["good"] == 150
         truth = server.truth()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pipeline import import_answers
 from pipeline.options import read_options
 from tests.programs import (
     ROOT,
@@ -182,6 +183,24 @@ def test_what_was_asked_otherwise_is_refused(
     assert refusal_of(lambda: check_request(read_recorded(record), terms)) == refusal
 
 
+def test_two_answers_of_one_prompt_are_two_samples_unless_a_seed_is_fixed(tmp_path: Path) -> None:
+    """A run sends another seed with each sample: the second answer is none that it would ask."""
+    for seed, indexes in (({}, [0, 1]), ({"seed": 5}, [0])):
+        folder = tmp_path / f"{len(indexes)}"
+        folder.mkdir()
+        request = {"model": MODEL, "messages": MESSAGES, **seed}
+        answers = [ANSWER | {"id": f"gen-{n}"} for n in (1, 2)]
+        recorded = [{"request": request, "response_body": json.dumps(one)} for one in answers]
+        given = write_lines(folder / "log.jsonl", recorded)
+        flags = [f"--{name}={value}" for name, value in seed.items()]
+        places = ["--store", f"{folder}/store", "--prompts", f"{folder}/prompts.jsonl"]
+        assert import_answers.run([given, *places, *flags]) == 0
+        rows = [json.loads(line) for line in (folder / "prompts.jsonl").read_text().splitlines()]
+        assert [row["sample_index"] for row in rows] == indexes
+        refused = (folder / "prompts.refused.ndjson").read_text()
+        assert ("has another seed" in refused) == ("seed" in seed)
+
+
 @pytest.mark.parametrize(
     ("endpoint", "refusal"),
     [
@@ -303,7 +322,7 @@ def test_what_cannot_be_proved_is_kept_and_never_good(tmp_path: Path) -> None:
     )  # fmt: skip
     done = import_files(tmp_path, file)
     assert done.returncode == 0, done.stderr
-    reasons = (tmp_path / "prompts.refused.jsonl").read_text("utf-8").splitlines()
+    reasons = (tmp_path / "prompts.refused.ndjson").read_text("utf-8").splitlines()
     places = {json.loads(line)["source"]: json.loads(line)["refusal"] for line in reasons}
     assert places == {
         f"{file}:{number}": refusal

@@ -156,10 +156,14 @@ def test_every_record_of_several_data_sets_is_counted_once(
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
     assert told["prompts"] == told["good"] + told["bad"] + told["failed"] == 12
-    assert {name: sum(rows.values()) for name, rows in told["datasets"].items()} == {
+    became = ("good", "bad", "failed")
+    assert {name: sum(of[what] for what in became) for name, of in told["datasets"].items()} == {
         "base": 6,
         "chat": 6,
     }
+    sets = told["datasets"].values()
+    assert sum(of["cost_usd"] for of in sets) == pytest.approx(simulator.ledger()["charged_usd"])
+    assert all(of["cost_usd"] > 0 and of["answer_seconds"] > 0 for of in sets)
     assert told["datasets"]["chat"]["failed"] == 4
     early = ("duplicate_id", "invalid_prompt", "prompt_too_long", "unreadable_file")
     assert {code: told["codes"].get(code) for code in early} == dict.fromkeys(early, 1)

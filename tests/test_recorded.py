@@ -4,6 +4,8 @@ The table of hosts is the one of the recordings' documentation, made by others f
 """
 
 import json
+import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests import build
+from tests.programs import ROOT, rejections, run_pipeline, samples, summary
 from transforms.chat.habits import Arguments, Blanks, Ids, Stratum, ThoughtCount, stratum_of
 from transforms.chat.habits_file import Habits
 from transforms.chat.learning import Learned, learn_all
@@ -161,3 +164,36 @@ def test_a_good_answer_has_as_many_ids_as_its_host_counts(
         sampled = len(verdict.sample.input_ids) - verdict.sample.prompt_length
         assert exchange.completion.usage is not None
         assert sampled == exchange.completion.usage.completion_tokens - offset
+
+
+@pytest.mark.parametrize(
+    ("profile", "model"),
+    [("kimi-k2.5", K25), pytest.param("kimi-k2-0905", K2, marks=pytest.mark.slow)],
+)
+def test_imported_recordings_have_the_verdicts_of_the_replay(
+    profile: str,
+    model: str,
+    recorded: tuple[dict[Stratum, Learned], Seen],
+    shared: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    """`import`, then `run` without a server; by the id of each generation."""
+    files = [str(shared(f"responses/{name}")) for name in FILES]
+    store, prompts = f"{tmp_path}/out.store", f"{tmp_path}/prompts.jsonl"
+    places = ["--store", store, "--prompts", prompts]
+    command = [sys.executable, "-m", "pipeline.main", "import", *files, *places]
+    subprocess.run([*command, "--profile", profile], cwd=ROOT, check=True, capture_output=True)
+    flags = ("--profile", profile, "--api_key", "none", "--max_bad_ratio", "1")
+    done = run_pipeline(tmp_path, "http://127.0.0.1:9/api/v1", *flags)
+    assert done.returncode == 0, done.stderr
+    assert summary(tmp_path / "out")["requests_sent"] == 0
+    good = {row["generation_id"] for row in samples(tmp_path / "out").values()}
+    bad = {row["rejection"]["generation_id"] for row in rejections(tmp_path / "out")}
+    _, seen = recorded
+    replayed = {
+        exchange.completion.generation_id: verdict.is_good
+        for stratum, rows in seen.items()
+        for exchange, verdict in rows
+        if stratum.model == model
+    }
+    assert dict.fromkeys(good, True) | dict.fromkeys(bad, False) == replayed

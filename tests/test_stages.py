@@ -21,6 +21,7 @@ from transforms.chat.habits_file import Habits
 from transforms.chat.learning import learn_all
 from transforms.chat.profile import ModelProfile
 from transforms.codes import Evidence
+from transforms.counts import RecordCount
 from transforms.failures import FailureKind, Stage
 from transforms.observe import Observe
 from transforms.openrouter.client import CallConfig
@@ -30,7 +31,7 @@ from transforms.openrouter.wire import Sampling
 from transforms.partition import PartitionByVerdict
 from transforms.read_prompts import InputFile, ReadPrompts
 from transforms.reconstruct import Reconstruct, reconstruct
-from transforms.records import Prompt, RecordCount
+from transforms.records import Prompt
 from transforms.tokenize import Tokenize, tokenize
 from transforms.validate_special_tokens import ValidateSpecialTokens, validate_special_tokens
 

@@ -1,13 +1,14 @@
 """CallOpenRouter: prompts -> exchanges; the one stage with an event loop.
 
 A bundle's prompts are all on their way at once, up to the limit; each is emitted as its answer
-comes, in `process` or in `finish_bundle`. Beam's own pieces wait for the slowest of a batch, call
-one at a time, or lose outputs in batch.
+comes, in `process` or in `finish_bundle`. One task owns one conversation and asks for its
+generations in order, since each prompt holds the answers before it. Beam's own pieces wait for the
+slowest of a batch, call one at a time, or lose outputs in batch.
 """
 
 import queue
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,8 +17,11 @@ from apache_beam.pvalue import PCollection, TaggedOutput
 from apache_beam.utils.windowed_value import WindowedValue
 
 from transforms.chat.escaping import escape_special_text
+from transforms.chat.next_turn import next_turn
 from transforms.chat.profile import ModelProfile, special_literals
-from transforms.failures import Failure, FailureKind, RecordError, Stage, fail
+from transforms.chat.render import refuse_long
+from transforms.failures import Failure, FailureKind, RecordError, Stage, fail, fail_each
+from transforms.generations import first_turn
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 from transforms.openrouter.loop import ClientLoop, Tasks
 from transforms.openrouter.replies import read_completion
@@ -32,17 +36,68 @@ tried again, which takes no place, and must not hold up the others. Each is a ta
 
 
 class CallOpenRouter(beam.PTransform):
-    """Asks the model each prompt, or looks its answer up; see `call_openrouter`."""
+    """Asks the model each generation, or looks its answer up; see `converse`.
 
-    def __init__(self, call: CallConfig, sampling: Sampling, profile: ModelProfile) -> None:
+    `max_prompt_tokens`: prompts of later turns that have more are refused.
+    """
+
+    def __init__(
+        self,
+        call: CallConfig,
+        sampling: Sampling,
+        profile: ModelProfile,
+        max_prompt_tokens: int | None = None,
+    ) -> None:
         super().__init__()
-        self._fn = _CallFn(call, sampling, profile)
+        self._fn = _CallFn(call, _Asking(sampling, profile, max_prompt_tokens))
 
     def expand(self, prompts: PCollection[Prompt]) -> Outcome[Exchange]:
         results = prompts | beam.ParDo(self._fn).with_output_types(
             Exchange, failed=Failure
         ).with_outputs(FAILED, main=GOOD)
         return Outcome(results[GOOD], results[FAILED])
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """How generations are asked for."""
+
+    sampling: Sampling
+    profile: ModelProfile
+    max_prompt_tokens: int | None = None
+
+
+async def converse(
+    prompt: Prompt, client: OpenRouterClient, asking: _Asking
+) -> AsyncIterator[Exchange | Failure]:
+    """The wanted generations of a conversation, each as it comes.
+
+    One that cannot be asked, and all after it, are failures with the reason.
+    """
+    while True:
+        result = await call_openrouter(prompt, client, asking.sampling, asking.profile)
+        if prompt.turn == first_turn(prompt):
+            yield result
+        if not prompt.later:
+            return
+        try:
+            following = _go_on(prompt, result, asking)
+        except RecordError as error:
+            rest = replace(prompt, wanted=max(prompt.wanted, prompt.turn + 1))
+            for failure in fail_each(rest, Stage.CALL, error):
+                client.leave_out()
+                yield failure
+            return
+        prompt = following
+
+
+def _go_on(prompt: Prompt, result: Exchange | Failure, asking: _Asking) -> Prompt:
+    if isinstance(result, Failure):
+        detail = f"turn {prompt.turn} has no answer: {result.kind}: {result.detail}"
+        raise RecordError(FailureKind.HISTORY_UNKNOWN, detail)
+    following = next_turn(prompt, result, asking.profile)
+    refuse_long(following, asking.profile, asking.max_prompt_tokens)
+    return following
 
 
 async def call_openrouter(
@@ -60,12 +115,15 @@ async def call_openrouter(
     except RecordError as error:
         return fail(prompt, Stage.CALL, error, request.sha256 if request else None)
     return Exchange(
-        prompt=prompt,
+        prompt=replace(prompt, later=()),
         completion=completion,
         max_tokens=sampling.max_tokens,
         request_sha256=request.sha256,
         settings=sampling.extra,
         arrival=answer.arrival,
+        seed=sampling.of_sample(prompt.sample_index).seed,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
     )
 
 
@@ -112,19 +170,21 @@ _REFERENCE = re.compile(r'"\$ref":"[^"]*/([^"/]+)"')
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What one prompt came to, in the window it came in; `result` may be a bug's exception."""
+    """What a generation came to, in the window its prompt came in.
 
-    result: Exchange | Failure | BaseException
+    `result` may be a bug's exception; `None`: the conversation has no more.
+    """
+
+    result: Exchange | Failure | BaseException | None
     timestamp: Any
     window: Any
     pane: Any
 
 
 class _CallFn(beam.DoFn):
-    def __init__(self, call: CallConfig, sampling: Sampling, profile: ModelProfile) -> None:
+    def __init__(self, call: CallConfig, asking: _Asking) -> None:
         self._call = call
-        self._sampling = sampling
-        self._profile = profile
+        self._asking = asking
 
     def setup(self) -> None:
         self._loop = ClientLoop.get(self._call)
@@ -146,15 +206,15 @@ class _CallFn(beam.DoFn):
     ) -> Iterator[Any]:
         if self._pending >= self._most:  # prompts in bursts: their look-ups are one query
             while self._pending > max(self._call.max_in_flight, self._most * 3 // 4):
-                yield self._take()
+                yield from self._take()
         while not self._done.empty():
-            yield self._take()
+            yield from self._take()
         self._loop.start(self._run(prompt, timestamp, window, pane), self._tasks)
         self._pending += 1
 
     def finish_bundle(self) -> Iterator[Any]:
         while self._pending:
-            yield self._take()
+            yield from self._take()
 
     def teardown(self) -> None:
         """After a failed bundle: stops paying for what nobody will read."""
@@ -163,20 +223,22 @@ class _CallFn(beam.DoFn):
 
     async def _run(self, prompt: Prompt, timestamp: Any, window: Any, pane: Any) -> None:
         done = self._done
-        result: Exchange | Failure | BaseException
         try:
-            result = await call_openrouter(prompt, self._loop.client, self._sampling, self._profile)
+            async for result in converse(prompt, self._loop.client, self._asking):
+                done.put(_Done(result, timestamp, window, pane))
+            done.put(_Done(None, timestamp, window, pane))
         except BaseException as error:  # noqa: BLE001 - raised again where the bundle can fail
-            result = error
-        done.put(_Done(result, timestamp, window, pane))
+            done.put(_Done(error, timestamp, window, pane))
 
-    def _take(self) -> Any:
+    def _take(self) -> Iterator[Any]:
         done = self._next()
-        self._pending -= 1
+        if done.result is None:
+            self._pending -= 1
+            return
         if isinstance(done.result, BaseException):
             raise done.result
         output = WindowedValue(done.result, done.timestamp, (done.window,), done.pane)
-        return TaggedOutput(FAILED, output) if isinstance(done.result, Failure) else output
+        yield TaggedOutput(FAILED, output) if isinstance(done.result, Failure) else output
 
     def _next(self) -> _Done:
         while True:

@@ -3,9 +3,11 @@
 `RecordError` means "this record and nothing else"; any other exception is a bug and stops the run.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from transforms.generations import first_turn, generations, id_at
 from transforms.records import Prompt
 
 
@@ -54,6 +56,10 @@ class FailureKind(StrEnum):
     """Not sent: the answer might have cost more than `--max_cost_usd` leaves."""
     INTERRUPTED = "interrupted"
     """Not sent, or abandoned: the run was interrupted."""
+    HISTORY_UNKNOWN = "history_unknown"
+    """Not asked: an earlier answer of its conversation is missing, cut, or not known exactly."""
+    TOOL_RESULTS_UNFIT = "tool_results_unfit"
+    """Not asked: the record's tool results are not of the calls that the model made."""
     NOT_COLLECTED = "not_collected"
     """The store holds no answer to this prompt: `--job collect` has not asked it."""
     TEMPLATE_ERROR = "template_error"
@@ -106,7 +112,7 @@ class Failure:
 def fail(prompt: Prompt, stage: Stage, error: RecordError, request: str | None = None) -> Failure:
     """The failure of a prompt that was read; `request` is the hash of what was sent, if any."""
     return Failure(
-        id=prompt.id,
+        id=id_at(prompt, first_turn(prompt)),
         stage=stage,
         kind=error.kind,
         detail=error.detail,
@@ -114,3 +120,9 @@ def fail(prompt: Prompt, stage: Stage, error: RecordError, request: str | None =
         prompt=prompt,
         request_sha256=request,
     )
+
+
+def fail_each(prompt: Prompt, stage: Stage, error: RecordError) -> Iterator[Failure]:
+    """One failure for each generation that a prompt was to come to."""
+    for one in generations(prompt):
+        yield fail(one, stage, error)

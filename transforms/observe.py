@@ -12,8 +12,9 @@ from transforms.chat.profile import ModelProfile
 from transforms.chat.render import render_prompt
 from transforms.chat.settings import thinking_is_off
 from transforms.chat.statistic import HISTORIES, Key, Statistic, observe_answer
+from transforms.counts import FailureCount
 from transforms.failures import Failure, RecordError
-from transforms.records import Exchange, FailureCount
+from transforms.records import Exchange
 
 Observed = tuple[Stratum, Statistic]
 

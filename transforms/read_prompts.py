@@ -1,10 +1,8 @@
 """ReadPrompts: files -> prompts, each id once; what is no prompt becomes a failure."""
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -13,15 +11,19 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import PBegin, PCollection, TaggedOutput
 
 from transforms.chat.profile import ModelProfile
-from transforms.chat.render import render_prompt
-from transforms.failures import Failure, FailureKind, RecordError, Stage, fail
+from transforms.chat.render import refuse_long
+from transforms.counts import RecordCount
+from transforms.deduplicate import Deduplicate
+from transforms.failures import Failure, RecordError, Stage, fail_each
+from transforms.generations import row_ids, samples
 from transforms.outcome import FAILED, GOOD
+from transforms.prompts.asking import Turns, is_one_sample
 from transforms.prompts.bfcl import Lookup
-from transforms.prompts.duplicates import Seen, content_key, id_key, read_before
+from transforms.prompts.duplicates import Seen, names_of
 from transforms.prompts.files import RawRecord, read_records
 from transforms.prompts.selection import EVERYTHING, Selection
 from transforms.prompts.shapes import original_line, parse_record, parse_text, read_prompt
-from transforms.records import Prompt, RecordCount
+from transforms.records import Prompt
 
 COUNTS = "counts"
 
@@ -50,12 +52,16 @@ class ReadSettings:
         by_content: A text that was read under another id is refused.
         max_tokens: Longer prompts are refused; `None`: none is.
         profile: Whose tokens those are.
+        turns: Which turns of a conversation are asked.
+        samples: How many of each prompt, unless the record names one.
     """
 
     prompt_field: str | None = None
     by_content: bool = False
     max_tokens: int | None = None
     profile: ModelProfile | None = None
+    turns: Turns = Turns.LAST
+    samples: int = 1
 
 
 DEFAULT = ReadSettings()
@@ -87,10 +93,10 @@ class ReadPrompts(beam.PTransform):
         self._files = files
         self._spread = spread
         self._settings = settings
-        self._labels = labels_of(files)
+        self._names = names_of(labels_of(files), by_content=settings.by_content)
 
     def expand(self, begin: PBegin) -> ReadResult:
-        seen = None if self._spread else Seen(self._labels, by_content=self._settings.by_content)
+        seen = None if self._spread else Seen(self._names)
         read = (
             begin
             | beam.Create(self._files)
@@ -100,14 +106,10 @@ class ReadPrompts(beam.PTransform):
         )
         good, failures = read[GOOD], [read[FAILED]]
         if self._spread:
-            keys: dict[FailureKind, Callable[[Prompt], str]]
-            keys = {FailureKind.DUPLICATE_ID: partial(id_key, labels=self._labels)}
-            if self._settings.by_content:
-                keys[FailureKind.DUPLICATE_PROMPT] = content_key
-            for kind, key in keys.items():
-                unique = good | f"Find {kind}" >> _OneOfEach(key, kind)
-                good = unique[GOOD]
-                failures.append(unique[FAILED])
+            for names in self._names:
+                unique = good | f"Find {names.kind}" >> Deduplicate(names)
+                good = unique.good
+                failures.append(unique.failures)
         together = failures[0] if len(failures) == 1 else failures | beam.Flatten()
         return ReadResult(good, together, read[COUNTS])
 
@@ -118,10 +120,9 @@ def labels_of(files: Iterable[InputFile]) -> frozenset[str]:
 
 
 def read_file(file: InputFile, settings: ReadSettings = DEFAULT) -> Iterator[Prompt | Failure]:
-    """Every selected record of a file as a prompt or a failure with its place."""
+    """Every selected record of a file as its prompts, or a failure, with its place."""
     for record in file.selection.take(raw_records(file.path)):
-        source = f"{file.path}:{record.place}" if record.place else file.path
-        yield _read_record(record, source, file, settings)
+        yield from read_raw(record, file, settings)
 
 
 def raw_records(path: str) -> Iterator[RawRecord]:
@@ -156,33 +157,28 @@ def lookup_beside(path: str) -> Lookup:
     return lookup
 
 
-def _read_record(
-    record: RawRecord, source: str, file: InputFile, settings: ReadSettings
-) -> Prompt | Failure:
+def read_raw(
+    record: RawRecord, file: InputFile, settings: ReadSettings
+) -> Iterator[Prompt | Failure]:
+    """The prompts of a record, one a sample; or why there are none."""
+    source = f"{file.path}:{record.place}" if record.place else file.path
     try:
+        given = parse(record)
+        beside = lookup_beside(file.path)
         read = read_prompt(
-            parse(record), source, file.dataset, settings.prompt_field, lookup_beside(file.path)
+            given, source, file.dataset, settings.prompt_field, beside, which=settings.turns
         )
+        is_one = is_one_sample(given)
     except RecordError as error:
-        return _failure(error, source, record)
-    try:
-        _refuse_long(read, settings)
-    except RecordError as error:
-        return fail(read, Stage.READ, error)
-    return read
-
-
-def _refuse_long(prompt: Prompt, settings: ReadSettings) -> None:
-    """Counts tokens as the model will see them, if there is a bound."""
-    if settings.max_tokens is None or settings.profile is None:
+        yield _failure(error, source, record)
         return
-    try:
-        tokens = len(render_prompt(prompt, settings.profile))
-    except RecordError:
-        return  # what cannot be rendered is refused where it would be asked
-    if tokens > settings.max_tokens:
-        detail = f"{tokens} tokens, --max_prompt_tokens is {settings.max_tokens}"
-        raise RecordError(FailureKind.PROMPT_TOO_LONG, detail)
+    for prompt in (read,) if is_one else samples(read, settings.samples):
+        try:
+            refuse_long(prompt, settings.profile, settings.max_tokens)
+        except RecordError as error:
+            yield from fail_each(prompt, Stage.READ, error)
+        else:
+            yield prompt
 
 
 def _failure(error: RecordError, source: str, record: RawRecord) -> Failure:
@@ -206,58 +202,20 @@ class _ReadFn(beam.DoFn):
         self._seen = seen
 
     def process(self, file: InputFile) -> Iterator[Any]:
-        records = 0
+        rows = 0
         for read in read_file(file, self._settings):
-            records += 1
-            result = _check(self._seen, read)
-            yield TaggedOutput(FAILED, result) if isinstance(result, Failure) else result
-        yield TaggedOutput(COUNTS, RecordCount(file.path, records))
+            rows += len(row_ids(read)) if isinstance(read, Prompt) else 1
+            for result in check_seen(self._seen, read):
+                yield TaggedOutput(FAILED, result) if isinstance(result, Failure) else result
+        yield TaggedOutput(COUNTS, RecordCount(file.path, rows))
 
 
-def _check(seen: Seen | None, read: Prompt | Failure) -> Prompt | Failure:
+def check_seen(seen: Seen | None, read: Prompt | Failure) -> Iterator[Prompt | Failure]:
+    """What was read, or its failures if its like was read before."""
     if seen is not None and isinstance(read, Prompt):
         try:
             seen.check(read)
         except RecordError as error:
-            return fail(read, Stage.READ, error)
-    return read
-
-
-class _OneOfEach(beam.PTransform):
-    """The first prompt of each key over all workers; the others are duplicates."""
-
-    def __init__(self, key: Callable[[Prompt], str], kind: FailureKind) -> None:
-        super().__init__()
-        self._key = key
-        self._kind = kind
-
-    def expand(self, prompts: PCollection[Prompt]) -> Any:
-        return (
-            prompts
-            | beam.WithKeys(self._key).with_output_types(tuple[str, Prompt])
-            | beam.GroupByKey()
-            | beam.ParDo(_FirstOfGroupFn(self._kind))
-            .with_output_types(Prompt, failed=Failure)
-            .with_outputs(FAILED, main=GOOD)
-        )
-
-
-_PLACE = re.compile(r"(.*?):(\d+)(?::(\d+))?", re.DOTALL)
-
-
-def _place(prompt: Prompt) -> tuple[str, int, int]:
-    """Path, line and column."""
-    found = _PLACE.fullmatch(prompt.source)
-    return (found[1], int(found[2]), int(found[3] or 0)) if found else (prompt.source, 0, 0)
-
-
-class _FirstOfGroupFn(beam.DoFn):
-    def __init__(self, kind: FailureKind) -> None:
-        self._kind = kind
-
-    def process(self, group: tuple[str, Iterable[Prompt]]) -> Iterator[Any]:
-        first, *others = sorted(group[1], key=_place)
-        yield first
-        for prompt in others:
-            error = read_before(self._kind, first.source)
-            yield TaggedOutput(FAILED, fail(prompt, Stage.READ, error))
+            yield from fail_each(read, Stage.READ, error)
+            return
+    yield read

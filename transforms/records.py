@@ -53,15 +53,32 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """What the model is asked.
+class FollowUp:
+    """What a record says after an answer.
 
     Attributes:
-        id: As given, or SHA-256 of the canonical content; unique in a run.
+        recorded: The recorded answer, whose place the model's own takes; empty if there is none.
+        messages: Tool results and user turns up to the next answer; not empty.
+    """
+
+    recorded: tuple[Message, ...]
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What the model is asked: one generation, or a conversation from one of them on.
+
+    Attributes:
+        id: Of this generation (`generations.py`), unique in a run.
         messages: Not empty; the last one is not the assistant's.
         tools: Tool definitions, each one JSON text.
         source: `file:line`, for people.
         dataset: Label of the input, else the file's stem.
+        turn: Which of the conversation's generations it is, from 0.
+        sample_index: Which of the samples that are asked for, from 0.
+        later: What is asked when this is answered, turn by turn.
+        wanted: Turns before this one are asked for the history alone; their rows are others'.
     """
 
     id: str
@@ -69,27 +86,14 @@ class Prompt:
     tools: tuple[str, ...]
     source: str
     dataset: str
+    turn: int = 0
+    sample_index: int = 0
+    later: tuple[FollowUp, ...] = ()
+    wanted: int = 0
 
     def __post_init__(self) -> None:
         if not self.messages or self.messages[-1].role is Role.ASSISTANT:
             raise ValueError(f"prompt {self.id}: the last message must ask something")
-
-
-@dataclass(frozen=True, slots=True)
-class RecordCount:
-    """How many records a file held, counted where it was read."""
-
-    path: str
-    records: int
-
-
-@dataclass(frozen=True, slots=True)
-class FailureCount:
-    """How many prompts failed with a kind, and what one of them was told."""
-
-    kind: str
-    count: int
-    detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +167,7 @@ class Exchange:
         max_tokens: The longest answer that was asked for.
         settings: Fields of the request beside messages, tools and sampling, as a JSON object.
         arrival: When the answer came, if that is known.
+        seed, temperature, top_p: As they were sent; `None`: they were not.
     """
 
     prompt: Prompt
@@ -171,6 +176,9 @@ class Exchange:
     request_sha256: str
     settings: str = "{}"
     arrival: Arrival | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

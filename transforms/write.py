@@ -19,12 +19,13 @@ from transforms.chat.habits import Stratum
 from transforms.chat.profile import ModelProfile
 from transforms.chat.statistic import Statistic
 from transforms.count_tokens import CountTokensFn
+from transforms.counts import FailureCount, RecordCount
 from transforms.encoding.columns import to_columns
 from transforms.encoding.formats import FORMATS
 from transforms.encoding.loss_mask import Masking
 from transforms.encoding.rejection import encode_rejection
 from transforms.failures import Failure
-from transforms.records import FailureCount, RecordCount, Verdict
+from transforms.records import Verdict
 
 PART_BYTES = 512 * 1024**2
 """A part of the samples is closed at this size, give or take a row group."""
@@ -105,7 +106,7 @@ class WriteRejections(beam.PTransform):
 
 
 class WriteCounts(beam.PTransform):
-    """How many records each input held, as `FOLDER/counts/part-*.jsonl`."""
+    """How many rows each input must come to, as `FOLDER/counts/part-*.jsonl`."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -233,7 +234,7 @@ def thought_ids(profile: ModelProfile) -> frozenset[int]:
 
 
 def _count_line(count: RecordCount) -> bytes:
-    return json.dumps({"path": count.path, "records": count.records}).encode() + b"\n"
+    return json.dumps({"path": count.path, "rows": count.rows}).encode() + b"\n"
 
 
 def _failed_line(count: FailureCount) -> bytes:

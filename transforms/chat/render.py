@@ -48,6 +48,23 @@ def render_prompt(
     return tuple(ids)
 
 
+def refuse_long(prompt: Prompt, profile: ModelProfile | None, most: int | None) -> None:
+    """Counts tokens as the model will see them, if there is a bound; none is cut.
+
+    Raises:
+        RecordError: `PROMPT_TOO_LONG`.
+    """
+    if most is None or profile is None:
+        return
+    try:
+        tokens = len(render_prompt(prompt, profile))
+    except RecordError:
+        return  # what cannot be rendered is refused where it would be asked
+    if tokens > most:
+        detail = f"{tokens} tokens, --max_prompt_tokens is {most}"
+        raise RecordError(FailureKind.PROMPT_TOO_LONG, detail)
+
+
 def _is_joined_to_header(message: Message) -> bool:
     """A tool's result that may share a token with the line feed that a template writes before it.
 

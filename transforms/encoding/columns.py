@@ -32,6 +32,12 @@ SCHEMA = pa.schema(
         pa.field("cost_usd", pa.float64()),
         pa.field("source", pa.string(), nullable=False),
         pa.field("turn", pa.int32(), nullable=False),
+        pa.field("sample_index", pa.int32(), nullable=False),
+        pa.field("seed", pa.int64()),
+        pa.field("temperature", pa.float64()),
+        pa.field("top_p", pa.float64()),
+        pa.field("max_tokens", pa.int32(), nullable=False),
+        pa.field("settings", pa.string(), nullable=False),
     ]
 )
 
@@ -64,7 +70,13 @@ def to_columns(verdict: Verdict) -> dict[str, Any]:
         "reasoning_tokens": usage.reasoning_tokens if usage else None,
         "cost_usd": None if cost_usd is None else float(cost_usd),
         "source": sample.prompt.source,
-        "turn": 0,  # one generation a prompt: its last turn
+        "turn": sample.prompt.turn,
+        "sample_index": sample.prompt.sample_index,
+        "seed": sample.exchange.seed,
+        "temperature": sample.exchange.temperature,
+        "top_p": sample.exchange.top_p,
+        "max_tokens": sample.exchange.max_tokens,
+        "settings": sample.exchange.settings,
     }
 
 

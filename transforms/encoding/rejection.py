@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from transforms.failures import Failure
+from transforms.generations import first_turn, history, id_at
 from transforms.messages import write_message
 from transforms.records import Prompt, Verdict
 
@@ -67,10 +68,20 @@ def _of_verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _write_prompt(prompt: Prompt) -> dict[str, Any]:
+    """The first generation that the prompt is to come to.
+
+    If its history is still to be asked, recorded answers stand in for the model's own, or empty
+    ones, and `history_from` is the number of the first of them.
+    """
+    turn = first_turn(prompt)
     row: dict[str, Any] = {
-        "id": prompt.id,
-        "messages": [write_message(message) for message in prompt.messages],
+        "id": id_at(prompt, turn),
+        "messages": [write_message(message) for message in history(prompt, turn)],
+        "turn": turn,
+        "sample_index": prompt.sample_index,
     }
+    if turn > prompt.turn:
+        row["history_from"] = prompt.turn
     if prompt.tools:
         row["tools"] = [json.loads(tool) for tool in prompt.tools]
     return row

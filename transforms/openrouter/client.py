@@ -111,6 +111,10 @@ class OpenRouterClient:
         """An answer came, `wrong` if it is of another model than was asked."""
         self._gate.see_model(wrong)
 
+    def leave_out(self) -> None:
+        """A later turn will not be asked; the progress line counts it."""
+        self._progress.fail()
+
     def stop(self, kind: FailureKind, detail: str) -> None:
         """Nothing more is sent; what is on its way has two minutes."""
         self._gate.close(kind, detail)

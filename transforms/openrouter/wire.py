@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transforms.failures import FailureKind, RecordError
@@ -46,6 +46,10 @@ class Sampling:
             name: value for name, value in given.items() if value is not None
         }
 
+    def of_sample(self, index: int) -> "Sampling":
+        """What a sample is asked with: a seed of its own, or all would be the same answer."""
+        return self if self.seed is None else replace(self, seed=self.seed + index)
+
     def streams(self, prompt: Prompt) -> bool:
         """Whether the answer to a prompt is asked for as a stream."""
         unless = prompt.tools or not self.source.body_in_streams
@@ -84,10 +88,11 @@ def write_request(prompt: Prompt, sampling: Sampling) -> Request:
     }
     if prompt.tools:
         body["tools"] = [json.loads(tool) for tool in prompt.tools]
-    body |= sampling.limits() | _delivery(sampling, is_stream=sampling.streams(prompt))
+    body |= sampling.of_sample(prompt.sample_index).limits()
+    body |= _delivery(sampling, is_stream=sampling.streams(prompt))
     body |= json.loads(sampling.extra)
     try:
-        return Request(_dump(body))
+        return Request(_dump(body), prompt.sample_index)
     except ValueError as error:
         raise RecordError(FailureKind.INVALID_PROMPT, f"cannot be sent: {error}") from error
 

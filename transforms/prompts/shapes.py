@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from transforms.failures import FailureKind, RecordError
+from transforms.generations import mark, unmark
 from transforms.prompts import turns
+from transforms.prompts.asking import Turns, pinned_turns, read_pin, split
 from transforms.prompts.bfcl import Lookup, class_tools
 from transforms.prompts.identity import content_digest, read_id, refuse_surrogates
 from transforms.prompts.messages import invalid, parse_json_text
@@ -53,14 +55,14 @@ class Reading:
     after: tuple[int, ...]
     note: str = ""
 
-    @property
-    def asked(self) -> tuple[Message, ...]:
-        """Up to the last turn that can be asked: every answer before it is recorded."""
-        for turn in self.after:
-            following = self.messages[turn + 1 : turn + 2]
-            if turn == self.after[-1] or not following or following[0].role is not Role.ASSISTANT:
-                return self.messages[: turn + 1]
-        return self.messages
+    def asked_after(self, which: Turns) -> tuple[int, ...]:
+        """Those of `after` that are asked; the last one is that before which all is recorded."""
+        if which is Turns.ALL:
+            return self.after
+        for turn in self.after[:-1]:
+            if self.messages[turn + 1].role is not Role.ASSISTANT:
+                return (turn,)
+        return self.after[-1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,24 +178,38 @@ def read_prompt(
     dataset: str,
     prompt_field: str | None = None,
     lookup: Lookup = no_files,
+    *,
+    which: Turns = Turns.LAST,
 ) -> Prompt:
     """The prompt of a record. A recorded last answer is dropped: it is what we ask for.
 
     Raises:
         RecordError: `INVALID_PROMPT`; the message names the keys that were seen.
     """
-    reading = read_record(record, prompt_field, lookup)
+    reading = read_record(record, prompt_field, lookup, which=which)
+    pin = read_pin(record)
+    after = pinned_turns(reading.after, pin) if pin.is_turn else reading.asked_after(which)
+    messages, later = split(reading.messages, after)
+    conversation = unmark(reading.id, pin.turn, pin.sample_index)
     return Prompt(
-        id=reading.id,
-        messages=reading.asked,
+        id=mark(conversation, pin.history_from, pin.sample_index),
+        messages=messages,
         tools=reading.tools,
         source=source,
         dataset=dataset,
+        turn=pin.history_from,
+        sample_index=pin.sample_index,
+        later=later,
+        wanted=pin.turn,
     )
 
 
 def read_record(
-    record: Record, prompt_field: str | None = None, lookup: Lookup = no_files
+    record: Record,
+    prompt_field: str | None = None,
+    lookup: Lookup = no_files,
+    *,
+    which: Turns = Turns.LAST,
 ) -> Reading:
     """The whole reading of a record; `prompt_field` names the field that is the prompt.
 
@@ -212,20 +228,16 @@ def read_record(
     messages = turns.with_system(shape.read(record[shape.keys[0]], record), record)
     after = _turns(messages, shape)
     tools = shape.tools(record, lookup)
-    return _complete(record, shape, messages, tools, after)
-
-
-def _complete(
-    record: Record,
-    shape: Shape,
-    messages: tuple[Message, ...],
-    tools: tuple[str, ...],
-    after: tuple[int, ...],
-) -> Reading:
     reading = Reading(shape.name, "", messages, tools, after, shape.note)
-    identity = read_id(record, content_digest(reading.asked, tools))
-    refuse_surrogates(identity, reading.asked, tools)
-    return Reading(shape.name, identity, messages, tools, after, shape.note)
+    return _complete(record, reading, which)
+
+
+def _complete(record: Record, reading: Reading, which: Turns) -> Reading:
+    """With its id: as given, or the digest of all that is asked."""
+    said = reading.messages[: reading.asked_after(which)[-1] + 1]
+    identity = read_id(record, content_digest(said, reading.tools))
+    refuse_surrogates(identity, said, reading.tools)
+    return replace(reading, id=identity)
 
 
 def _turns(messages: Sequence[Message], shape: Shape) -> tuple[int, ...]:
