@@ -130,6 +130,7 @@ def _terms(config: RunConfig) -> Terms:
         sampling=config.sampling,
         defaults=config.profile.request,
         host=urlsplit(config.call.wire.base_url).hostname or "",
+        thinks=config.call.wire.thinks,
     )
 
 

@@ -154,7 +154,7 @@ def terms(tmp_path_factory: pytest.TempPathFactory) -> Terms:
     path = write_lines(tmp_path_factory.mktemp("terms") / "prompts.jsonl", [{"prompt": "a"}])
     config = read_options(["--input", path, "--output", f"{path}.out", "--max_tokens", "1000"])
     sampling, defaults = config.sampling, config.profile.request
-    return Terms(sampling=sampling, defaults=defaults, host="openrouter.ai")
+    return Terms(sampling=sampling, defaults=defaults, host="openrouter.ai", thinks=True)
 
 
 @pytest.mark.parametrize(
@@ -229,6 +229,16 @@ def test_answers_of_another_server_are_not_taken_for_this_ones(
         (ANSWER | {"model": "moonshotai/kimi-k3"}, None, Refusal.OTHER_MODEL),
         ({"error": {"code": 429, "message": "slow down"}}, None, Refusal.FAILED),
         ({"choices": []}, None, Refusal.FAILED),
+        (
+            ANSWER
+            | {
+                "choices": [
+                    {"finish_reason": "stop", "message": {"content": "", "reasoning": "All of it."}}
+                ]
+            },
+            None,
+            Refusal.FAILED,
+        ),
     ],
 )
 def test_failures_cut_answers_and_other_models_are_refused(

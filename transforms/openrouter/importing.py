@@ -52,11 +52,13 @@ class Terms:
     Attributes:
         defaults: Fields that the model's profile adds: a request without them says the same.
         host: The server's name.
+        thinks: The model is to think: a thought alone is no answer.
     """
 
     sampling: Sampling
     defaults: Mapping[str, Any]
     host: str
+    thinks: bool
 
 
 def check_request(recorded: Recorded, terms: Terms) -> None:
@@ -121,8 +123,8 @@ def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> None:
     Raises:
         RefusedError: `FAILED`, `OTHER_MODEL`, `CUT`.
     """
-    judged = judge(attempt)
-    if judged.reply is None:
+    judged = judge(attempt, thinks=terms.thinks)
+    if judged.reply is None or judged.fault is not None:  # a run would ask another host
         raise RefusedError(Refusal.FAILED, judged.detail)
     model, asked = judged.reply.get("model"), terms.sampling.model
     if terms.sampling.source.names_model and not is_of_model(asked, model):
