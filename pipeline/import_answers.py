@@ -30,6 +30,7 @@ from transforms.openrouter.importing import (
     RefusedError,
     Terms,
     check_answer,
+    check_prompt,
     check_request,
 )
 from transforms.openrouter.open_store import GCS, open_store
@@ -51,7 +52,7 @@ An answer whose request or count is not known is imported, and never called good
 belong together, failures, and answers of other models or settings are refused one by one, each with
 its reason in a file beside the prompts.
 """
-_ASKED = ("messages", "tools", "functions")
+_ASKED = ("messages", "tools")
 
 
 @dataclass(slots=True)
@@ -179,6 +180,7 @@ async def _import_one(place: str, found: Found, done: _Import) -> dict[str, Any]
     body = {name: found.request[name] for name in _ASKED if found.request.get(name)}
     row = {"custom_id": found.name or place, "body": body}
     request = _request(row, place, done)
+    check_prompt(found, request.body)
     attempt = _attempt(request, found, done)
     check_answer(found, attempt, done.terms)
     index = await _put(request, attempt, done)
