@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import contextlib
 import hashlib
+import io
 import itertools
 import json
 import shlex
@@ -90,6 +91,7 @@ def run(argv: Sequence[str]) -> int:
         "--input", flags.files[0], "--output", f"{flags.store}.out", "--store", flags.store, *rest
     ])  # fmt: skip
     prompts = _prompts_file(flags, config.call.store)
+    _refuse_foreign(prompts, flags.files)
     with (
         claim_store(config.call.store, config.job),
         contextlib.closing(open_store(config.call.store)) as store,
@@ -126,6 +128,40 @@ def _prompts_file(flags: argparse.Namespace, store: str) -> Path:
     return Path(store) / f"prompts-{hashlib.sha256(files.encode()).hexdigest()[:8]}.jsonl"
 
 
+def _refuse_foreign(prompts: Path, files: Sequence[str]) -> None:
+    """Refuses to replace what an import did not write: recorded answers may be there but once.
+
+    Raises:
+        ConfigError: With what is there.
+    """
+    read = {Path(absolute(name)).resolve() for name in files}
+    for path in (prompts, _refused_file(prompts)):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("rb") if path.exists() else io.BytesIO() as file:
+                first = file.readline()
+        except OSError as error:
+            raise ConfigError(f"--prompts {path}: cannot be written: {error}") from error
+        if path.resolve() in read or not (first == b"" or _is_ours(first)):
+            raise ConfigError(f"--prompts {path}: holds what no import wrote; name another file")
+
+
+def _is_ours(line: bytes) -> bool:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and any(row.keys() == keys for keys in _ROWS)
+
+
+_ROWS = (
+    {"custom_id", "body", "sample_index"},
+    {"id", "answer_without_request"},
+    {"source", "refusal", "detail"},
+)
+"""The keys of rows of both files."""
+
+
 def _terms(config: RunConfig) -> Terms:
     return Terms(
         sampling=config.sampling,
@@ -138,7 +174,6 @@ def _terms(config: RunConfig) -> Terms:
 async def _import(files: Sequence[str], prompts: Path, done: _Import) -> None:
     """Both files appear when all is read; what is in the store by then stays whatever happens."""
     paths = (prompts, _refused_file(prompts))
-    prompts.parent.mkdir(parents=True, exist_ok=True)
     writing = [path.with_name(f".{path.name}.writing") for path in paths]
     shown = Console(stderr=True)
     with writing[0].open("wb") as rows, writing[1].open("wb") as refused:

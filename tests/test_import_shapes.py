@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pipeline import import_answers
 from pipeline.recordings import read_pairs
 from tests.test_import import ANSWER, MESSAGES, MODEL, write_lines
+from transforms.failures import ConfigError
 from transforms.openrouter.recorded import Recorded
 from transforms.openrouter.replies import read_body
 
@@ -206,12 +207,34 @@ def test_escapes_are_another_prompt(tmp_path: Path) -> None:
     assert "other_prompt" in (tmp_path / "p.refused.ndjson").read_text("utf-8")
 
 
+@pytest.mark.parametrize("there", ["the log", "its link", "another log", "a folder", "refused"])
+def test_what_no_import_wrote_is_not_replaced(there: str, tmp_path: Path) -> None:
+    """The recorded answers may be there but once."""
+    log = Path(write_lines(tmp_path / "log.jsonl", [{"request": ASKED, "response": ANSWER}]))
+    other = Path(write_lines(tmp_path / "other.jsonl", [{"request": ASKED, "response": ANSWER}]))
+    refused = Path(write_lines(tmp_path / "p.refused.ndjson", [{"request": ASKED}]))
+    (tmp_path / "link.jsonl").symlink_to(log)
+    (tmp_path / "folder").mkdir()
+    prompts = {
+        "the log": log,
+        "its link": tmp_path / "link.jsonl",
+        "another log": other,
+        "a folder": tmp_path / "folder",
+        "refused": tmp_path / "p.jsonl",
+    }[there]
+    before = [path.read_bytes() for path in (log, other, refused)]
+    with pytest.raises(ConfigError, match="--prompts"):
+        import_answers.run([str(log), "--store", f"{tmp_path}/s", "--prompts", str(prompts)])
+    assert [path.read_bytes() for path in (log, other, refused)] == before
+    assert not (tmp_path / "s").exists()
+
+
 ODD = st.recursive(
     st.none()
     | st.booleans()
     | st.integers()
     | st.text(max_size=3)
-    | st.sampled_from(["\ud800", "[DONE]", 2**70]),
+    | st.sampled_from(["\ud800", "é", "[DONE]", 2**70]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=4,
 )

@@ -1,7 +1,6 @@
 """Answers that people already have: requests and what came, from logs, batches and cassettes."""
 
 import base64
-import binascii
 import json
 import re
 from collections import Counter
@@ -238,7 +237,7 @@ def _encode(text: str) -> bytes:
 def _decode(text: str) -> bytes | None:
     try:
         return base64.b64decode(text)
-    except binascii.Error:
+    except ValueError:  # the library's own error is one too
         return None
 
 
