@@ -1,9 +1,12 @@
 """Logs of other programs: where they keep a request, its settings and what came."""
 
+import asyncio
 import base64
+import contextlib
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from pipeline import import_answers
 from pipeline.recordings import read_pairs
 from tests.test_import import ANSWER, MESSAGES, MODEL, write_lines
 from transforms.failures import ConfigError
+from transforms.openrouter.open_store import open_store
 from transforms.openrouter.recorded import Recorded
 from transforms.openrouter.replies import read_body
 
@@ -77,7 +81,7 @@ def import_rows(folder: Path, *rows: Any) -> tuple[list[Any], list[Any]]:
 
 
 def test_every_shape_is_the_same_pair(tmp_path: Path) -> None:
-    """As many samples of one prompt as there are shapes; two of them are byte for byte the same."""
+    """The same generation written in many ways is one row, and one answer in the store."""
     file = write_lines(tmp_path / "log.jsonl", list(SHAPES.values()))
     pairs = [found for _, found in read_pairs([file])]
     assert len(pairs) == len(SHAPES)
@@ -90,8 +94,8 @@ def test_every_shape_is_the_same_pair(tmp_path: Path) -> None:
         assert (message["reasoning"], message["content"]) == ("A greeting.", "Hello."), shape
         assert reply["usage"] == ANSWER["usage"], shape
     prompts, refused = import_rows(tmp_path, *SHAPES.values())
-    assert refused == []
-    assert len(prompts) == len(SHAPES)
+    assert [row["sample_index"] for row in prompts] == [0]
+    assert [row["refusal"] for row in refused] == ["repeated"] * (len(SHAPES) - 1)
 
 
 @pytest.mark.parametrize("name", ["a.sse", "a.log", "a.txt", "a.jsonl", "a"])
@@ -197,6 +201,25 @@ def test_what_says_the_same_is_imported(messages: list[dict[str, Any]], tmp_path
         tmp_path, {"request": ASKED | {"messages": messages, "tools": [TOOL]}, "response": ANSWER}
     )
     assert (len(prompts), refused) == (1, [])
+
+
+def test_answers_that_differ_are_samples_and_a_failure_takes_no_place(tmp_path: Path) -> None:
+    """Of two generations each is one, though both say the same; a stored failure is no answer."""
+    rows = [{"request": ASKED, "response": ANSWER | {"id": f"gen-{n}"}} for n in (1, 2, 1)]
+    prompts, refused = import_rows(tmp_path, *rows)
+    assert [row["sample_index"] for row in prompts] == [0, 1]
+    assert [row["refusal"] for row in refused] == ["repeated"]
+
+    (folder := tmp_path / "failed").mkdir()
+    with contextlib.closing(open_store(f"{tmp_path}/store")) as store:
+        (first, _) = sorted(store.all_attempts(), key=lambda one: one.number or 0)
+    failure = replace(first, status=503, body=b"{}", run_id="other")
+    with contextlib.closing(open_store(f"{folder}/store")) as store:
+        asyncio.run(store.put(failure))
+    prompts, _ = import_rows(folder, *rows)
+    with contextlib.closing(open_store(f"{folder}/store")) as store:
+        statuses = [one.status for one in store.attempts(failure.request_sha256)]
+    assert ([row["sample_index"] for row in prompts], statuses) == ([0, 1], [503, 200])
 
 
 def test_escapes_are_another_prompt(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
+from transforms.failures import RecordError
 from transforms.openrouter.faults import judge
 from transforms.openrouter.recorded import Recorded
+from transforms.openrouter.replies import read_completion
 from transforms.openrouter.same_prompt import find_difference
 from transforms.openrouter.store import Attempt
 from transforms.openrouter.wire import Sampling, is_of_model
@@ -36,6 +38,8 @@ class Refusal(StrEnum):
     """Asked with settings of sampling that the flags do not name."""
     FAILED = "failed"
     """An error, or an answer that is not whole."""
+    REPEATED = "repeated"
+    """The same answer to the same prompt was read before: one row of it is enough."""
     CUT = "cut"
     """Ended by the `max_tokens` of its own request, or longer than `--max_tokens`."""
 
@@ -145,8 +149,8 @@ def check_prompt(recorded: Recorded, sent: bytes) -> None:
         raise RefusedError(Refusal.OTHER_PROMPT, told)
 
 
-def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> None:
-    """Refuses failures, answers of other models and cut ones.
+def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> Any:
+    """The JSON of the answer, unless it is a failure, another model's, or cut.
 
     Raises:
         RefusedError: `FAILED`, `OTHER_MODEL`, `CUT`.
@@ -168,3 +172,15 @@ def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> None:
         if isinstance(counted, int) and isinstance(limit, int) and counted >= limit:
             detail = f"{counted} tokens counted, {what} is {limit}"
             raise RefusedError(Refusal.CUT, detail)
+    return judged.reply
+
+
+def is_same_answer(one: Any, other: Any) -> bool:
+    """Whether two replies are one generation, which logs may have written in two ways."""
+    try:
+        first, second = read_completion(one), read_completion(other)
+    except RecordError:
+        return bool(one == other)
+    if first.generation_id is None:
+        return bool(one == other)
+    return first.generation_id == second.generation_id and first.message == second.message
