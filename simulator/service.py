@@ -153,7 +153,8 @@ class Service:
         self, order: Order, provider: Provider, fault: Fault | None, key: str | None
     ) -> Exchange:
         try:
-            generation = sample(order.body, self.scenario, order.rng, self._kimi)
+            heard = self.dialect.read_messages(order.body)
+            generation = sample(heard, self.scenario, order.rng, self._kimi)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise bad_request(f"cannot render: {error}") from error
         written = self._answerer.write(order, generation, provider)

@@ -56,8 +56,14 @@ def _add_counts(counts: Iterable[FailureCount]) -> FailureCount:
 
 
 def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:
-    """One answer's statistic; nothing for an answer that says nothing about its provider."""
-    if not exchange.completion.provider:
+    """One answer's statistic; nothing for an answer that says nothing about its provider.
+
+    An answer that was judged bad and comes again is one of a choice: among such alone, what is
+    wrong with all of them would be a habit of their host.
+    """
+    completion = exchange.completion
+    is_chosen = completion.generation_id and completion.generation_id == exchange.prompt.judged_bad
+    if not completion.provider or is_chosen:
         return ()
     try:
         statistic = observe_answer(exchange, profile, _prompt_lengths(exchange, profile))

@@ -84,7 +84,7 @@ def write_request(prompt: Prompt, sampling: Sampling) -> Request:
     """
     body: dict[str, Any] = {
         "model": sampling.model,
-        "messages": [write_message(message) for message in prompt.messages],
+        "messages": [write_message(one, *sampling.source.history) for one in prompt.messages],
     }
     if prompt.tools:
         body["tools"] = [json.loads(tool) for tool in prompt.tools]
