@@ -12,7 +12,8 @@ from tests.programs import KEY, command_of, rejections, samples, serve_simulator
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 SAME_LENGTH = ('{"q":""}', '{"n":-1}', '{"a": 1.50}')
 """As many tokens as the same object, written anew; the next ones are not."""
-OTHER_LENGTH = ('{"city":"Paris"}', '{"u": "\\u00e9"}', '{"a":1}', "{ }")
+ONE_MORE = ('{"city":"Paris"}', '{"a":1}')
+OTHER_LENGTH = (*ONE_MORE, '{"u": "\\u00e9"}', "{ }")
 UNCHANGED = ('{"city": "Paris"}', "{}")
 
 
@@ -28,24 +29,29 @@ def asked(number: int, arguments: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "habits",
+    ("habits", "told"),
     [
-        [],
-        ["history_arguments_anew"],
-        ["history_thoughts_dropped"],
-        ["history_arguments_anew", "history_thoughts_dropped"],
+        ([], (None, *SAME_LENGTH, *OTHER_LENGTH, *UNCHANGED)),
+        (
+            ["history_arguments_anew", "history_thoughts_dropped"],
+            (None, *SAME_LENGTH, *OTHER_LENGTH, *UNCHANGED),
+        ),
+        # What it adds to every prompt is not taken for tokens of the host's own.
+        (["history_arguments_anew"], ONE_MORE),
     ],
 )
 def test_a_prompt_is_what_the_host_made_of_it_or_is_rejected(
-    habits: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    habits: list[str],
+    told: tuple[str | None, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
     host = {"name": "Chutes", "price": 2, "habit": habits}
     scenario = {"call_rate": 0, "tokens": {"median": 30, "sigma": 0.3}, "providers": [host]}
     (tmp_path / "s.yaml").write_text(json.dumps(scenario), "utf-8")
-    told = [None, *SAME_LENGTH, *OTHER_LENGTH, *UNCHANGED]
     rows = [asked(number, arguments) for number in range(4) for arguments in told]
-    unclear = {row["id"] for row in rows if row["id"].endswith(SAME_LENGTH)}
+    unclear = {row["id"] for row in rows if row["id"].endswith(SAME_LENGTH) or None not in told}
     write_prompts(tmp_path, rows)
     with serve_simulator("--scenario", str(tmp_path / "s.yaml")) as server:
         arguments = ("--max_bad_ratio", "1", "--delivery", "whole")

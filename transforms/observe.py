@@ -9,6 +9,7 @@ from apache_beam.pvalue import PCollection
 
 from transforms.chat.habits import Stratum, stratum_of
 from transforms.chat.profile import ModelProfile
+from transforms.chat.prompt_ids import with_parsed_arguments
 from transforms.chat.render import render_prompt
 from transforms.chat.settings import thinking_is_off
 from transforms.chat.statistic import HISTORIES, Key, Statistic, observe_answer
@@ -73,7 +74,12 @@ def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:
 
 
 def _prompt_lengths(exchange: Exchange, profile: ModelProfile) -> dict[str, int]:
-    """Tokens of the prompt, with the thoughts of earlier turns and without."""
+    """Tokens of the prompt, with the thoughts of earlier turns and without.
+
+    None where its arguments may have been written anew: what that adds is not the host's own.
+    """
+    if with_parsed_arguments(exchange.prompt) != exchange.prompt:
+        return {}
     thinks = not thinking_is_off(exchange.settings)
     kept = len(render_prompt(exchange.prompt, profile, thinks=thinks))
     if not any(message.reasoning for message in exchange.prompt.messages):

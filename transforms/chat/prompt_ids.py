@@ -30,11 +30,13 @@ def read_prompt_ids(
     if parsed == exchange.prompt:
         return sent, ()
     anew = _render(exchange, parsed, profile, habit)
-    if anew == sent or counted_prompt(exchange, habit) != len(anew):
+    if anew == sent:
         return sent, ()
-    if len(anew) != len(sent):
-        return anew, ()
-    detail = "arguments of earlier calls, as sent or as JSON anew, are as many tokens"
+    counted = counted_prompt(exchange, habit)
+    fitting = [ids for ids in (sent, anew) if len(ids) == counted]
+    if len(fitting) == 1:
+        return fitting[0], ()
+    detail = "no count tells if arguments of earlier calls were shown as sent or written anew"
     return sent, (Issue(IssueCode.PROMPT_MISMATCH, detail),)
 
 
