@@ -1,12 +1,14 @@
 """Requests a second and CPU a request of job 1, beside a bare aiohttp loop on the same server.
 
 `python -m benchmarks.calls [--prompts 2000] [--in_flight 64] [--latency_s 0.05] [--rounds 5]
-[--stream [--writes 100]]`
+[--stream [--writes 100]] [--steady]`
 
 The server only waits and answers; it is a process of its own, on the same cores. Ours is the
 whole program (`--job collect`): ask, store, judge, rebuild the ids, count what was spent. Rate and
 CPU are given without the start-up, which is measured by runs over one prompt. `--stream`: answers
-of 2,000 events of one token, sent in so many writes over the latency.
+of 2,000 events of one token, sent in so many writes over the latency. `--steady`: one run of ours,
+and the share of the ideal from when the limit is reached until no prompt waits any more, as the
+server saw it; what comes before is the slow start.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,6 +105,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--writes", type=int, default=100)
+    parser.add_argument("--steady", action="store_true")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     flags = parser.parse_args(argv)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -110,7 +114,7 @@ def main(argv: list[str]) -> int:
         asyncio.run(_serve(flags))
         return 0
     with serving(*argv) as base_url:
-        _compare(base_url, flags)
+        (_say_steady if flags.steady else _compare)(base_url, flags)
     return 0
 
 
@@ -146,6 +150,26 @@ def _compare(base_url: str, flags: argparse.Namespace) -> None:
         f"medians: ours {rate:.0f}/s ({rate / ideal:.0%} of the ideal, {ratio:.2f} of bare "
         f"aiohttp), {cpu_ms[0]:.2f} ms CPU a request (bare {cpu_ms[1]:.2f}); beside a start-up of "
         f"{start_s:.1f} s, {start_cpu_s:.1f} s CPU"
+    )
+
+
+def _say_steady(base_url: str, flags: argparse.Namespace) -> None:
+    """The rate while the server is full: it was asked so much at once, and more was to come."""
+    whole = _ours(base_url, flags.prompts, flags)
+    with urllib.request.urlopen(f"{base_url}/seen") as reply:  # noqa: S310 - loopback
+        came, in_flight = json.load(reply)
+    full = [
+        at for at, count in zip(came, in_flight, strict=True) if count >= flags.in_flight * 0.98
+    ]
+    began, ended = full[0], full[-1]
+    if ended - began < flags.latency_s:
+        raise SystemExit(f"the limit was reached too late: give more than {flags.prompts} prompts")
+    rate = sum(began < at <= ended for at in came) / (ended - began)
+    ideal = flags.in_flight / flags.latency_s
+    print(
+        f"full after {began - came[0] + flags.latency_s:.0f} s, for {ended - began:.0f} s: "
+        f"{rate:.0f}/s, {rate / ideal:.0%} of the ideal {ideal:.0f}/s; "
+        f"{_cpu_ms(whole, flags):.2f} ms CPU a request, start-up included"
     )
 
 
@@ -197,10 +221,21 @@ async def _bare(base_url: str, flags: argparse.Namespace) -> None:
 
 
 async def _serve(flags: argparse.Namespace) -> None:
+    seen: tuple[list[float], list[int]] = ([], [])
+    asking = 0
+
     async def answer(request: web.Request) -> web.Response:
+        nonlocal asking
+        asking += 1
         await request.read()
         await asyncio.sleep(flags.latency_s)
+        seen[0].append(time.monotonic())
+        seen[1].append(asking)
+        asking -= 1
         return web.Response(body=ANSWER, content_type="application/json")
+
+    async def tell(_request: web.Request) -> web.Response:
+        return web.json_response(seen)
 
     events = _stream()
     size = -(-len(events) // flags.writes)
@@ -221,6 +256,7 @@ async def _serve(flags: argparse.Namespace) -> None:
     handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     handler = stream if flags.stream else answer
     application.router.add_post("/v1/chat/completions", handler)
+    application.router.add_get("/v1/seen", tell)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()

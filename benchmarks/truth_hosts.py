@@ -176,6 +176,12 @@ def _leaks_no_call(host: Host, row: Row) -> bool:
     return host.fault == "leaked_tool_tokens" and not row.sampled.calls
 
 
+def _may_be_closed(host: Host, row: Row) -> bool:
+    """A prompt that counts more may hold the end of a thought that no field tells of."""
+    is_untold = row.exchange.completion.message.reasoning is None
+    return is_untold and _has("prompt_counts_more")(host, row)
+
+
 DRIFTED = "it was cut otherwise than its text is"
 LOST: tuple[tuple[str, Callable[[Host, Row], bool]], ...] = (
     (DRIFTED, _is_drifted),
@@ -183,6 +189,7 @@ LOST: tuple[tuple[str, Callable[[Host, Row], bool]], ...] = (
     ("white space was trimmed", _has("trims", "trims_content_start")),
     # Where the prompt is not counted as one less, so that it is the opening of the thought.
     ("one more in every answer may be a token that was stripped", _has("counts_one_more")),
+    ("an empty thought, that the prompt may have closed", _may_be_closed),
     ("the end of the thought is gone", _has("think_end_stripped", "answer_in_reasoning")),
     ("the thought, or its end, is gone", _has("thought_lost", "thought_tail_lost")),
     ("the order of keys is gone", _is_sorted),

@@ -37,7 +37,7 @@ from transforms.openrouter.importing import (
 )
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.recorded import Recorded
-from transforms.openrouter.store import Attempt, ResponseStore
+from transforms.openrouter.store import IMPORTED, Attempt, ResponseStore
 from transforms.openrouter.wire import Request
 from transforms.prompts.shapes import read_prompt
 
@@ -215,7 +215,7 @@ def _attempt(request: Request, found: Recorded, done: _Import) -> Attempt:
     now = time.time()
     return Attempt(
         request_sha256=request.sha256,
-        run_id=f"import-{done.config.run_id}",
+        run_id=f"{IMPORTED}{done.config.run_id}",
         status=found.status,
         error=None,
         headers=(),

@@ -15,7 +15,7 @@ from transforms.counts import FailureCount
 from transforms.encoding.formats import FORMATS, Format
 from transforms.failures import Stage
 from transforms.openrouter.faults import judge
-from transforms.openrouter.store import ResponseStore
+from transforms.openrouter.store import IMPORTED, ResponseStore
 
 _COLUMNS = ["id", "dataset", "provider", "evidence", "request_sha256"]
 _BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
@@ -140,8 +140,8 @@ def spent_before(store: ResponseStore) -> Decimal:
     kept = store.spent_usd()
     if kept is not None:
         return kept
-    costs = (judge(attempt).cost_usd or Decimal(0) for attempt in store.all_attempts())
-    return sum(costs, Decimal(0))
+    paid = (one for one in store.all_attempts() if not one.run_id.startswith(IMPORTED))
+    return sum((judge(attempt).cost_usd or Decimal(0) for attempt in paid), Decimal(0))
 
 
 def failed_in_collect(folder: Path) -> dict[str, FailureCount]:

@@ -19,7 +19,7 @@ class Dialect:
     Attributes:
         needs_key: Refuses requests without one.
         pads: Sends keep-alive padding and comments.
-        reasoning_key: Where a message has its thought.
+        reasoning_key: Where a message has its thought; in a request, engines read no other name.
         finish: Fields of a choice beside finish_reason.
         extend: Adds token ids to a whole answer where the request asks for them.
         refusal: An error body of a status and a message; none is OpenRouter's envelope.
@@ -38,6 +38,17 @@ class Dialect:
     @property
     def is_gateway(self) -> bool:
         return self.refusal is None
+
+    def read_messages(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A request's body as the engine sees it; the gateway takes a thought by either name."""
+        if self.is_gateway:
+            return body
+        ignored = {"reasoning", "reasoning_content"} - {self.reasoning_key}
+        messages = [
+            {key: value for key, value in message.items() if key not in ignored}
+            for message in body["messages"]
+        ]
+        return body | {"messages": messages}
 
     def head(self, label: Label, kind: str) -> dict[str, Any]:
         """The first fields of a body or a chunk."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,36 @@ HABITS: dict[str, Habit] = {
 """Name -> habit."""
 
 
+Heard = Callable[[dict[str, object]], dict[str, object]]
+
+
+def _written_anew(message: dict[str, object]) -> dict[str, object]:
+    """Arguments are parsed, and the template writes an object (vllm, sglang)."""
+    calls = json.loads(json.dumps(message.get("tool_calls") or []))
+    for call in calls:
+        arguments = json.loads(call["function"]["arguments"])
+        call["function"]["arguments"] = json.dumps(arguments, ensure_ascii=False)
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def _without_thought(message: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in message.items() if not key.startswith("reasoning")}
+
+
+HEARING: dict[str, Heard] = {
+    "history_arguments_anew": _written_anew,
+    "history_thoughts_dropped": _without_thought,
+}
+"""Name -> what a host does to each message of a request before it is rendered."""
+
+
+def hear(body: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """A request as a host's template sees it."""
+    habits = [HEARING[name] for name in names if name in HEARING]
+    messages = [reduce(lambda heard, habit: habit(heard), habits, m) for m in body["messages"]]
+    return body | {"messages": messages}
+
+
 def hash_of(text: str) -> str:
     """Eight hexadecimal digits that the text alone decides."""
     return f"{sum((i + 1) * ord(c) for i, c in enumerate(text)) & 0xFFFFFFFF:08x}"
@@ -116,4 +147,5 @@ def hash_of(text: str) -> str:
 
 def tell(said: Said, names: tuple[str, ...]) -> Said:
     """Applies habits in order."""
-    return reduce(lambda told, name: HABITS[name](told), names, said)
+    habits = [HABITS[name] for name in names if name in HABITS]
+    return reduce(lambda told, habit: habit(told), habits, said)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from simulator.faults import FAULTS
-from simulator.habits import HABITS
+from simulator.habits import HABITS, HEARING
 from simulator.scenario import Forced, Limits, LogNormal, Outage, Provider, Scenario
 
 _REFERENCE_PROVIDERS = (
@@ -107,7 +107,7 @@ def _check(scenario: Scenario) -> Scenario:
     _demand("faults", {*forced, *timed}.union(*rates), FAULTS)
     hosts = {"*", *(provider.name for provider in scenario.providers)}
     _demand("outage providers", {outage.provider for outage in scenario.outages}, hosts)
-    _demand("habits", {h for p in scenario.providers for h in p.habits}, HABITS)
+    _demand("habits", {h for p in scenario.providers for h in p.habits}, HABITS | HEARING)
     if scenario.speed <= 0:
         raise ValueError(f"speed {scenario.speed} is not above 0")
     if any(sum(rate.values()) > 1 + 1e-9 for rate in rates):

@@ -19,7 +19,8 @@ class Provider:
     Attributes:
         slots: Requests that it runs at once; none is no limit.
         requests_per_minute: What it takes before it answers 429; none is no limit.
-        habits: Names of `simulator.habits.HABITS`: what it always does to what was sampled.
+        habits: Names of `simulator.habits`: what it always does to what was sampled, or to what is
+            asked.
         faults: Rates of faults, on top of the scenario's.
     """
 

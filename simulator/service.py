@@ -12,6 +12,7 @@ from simulator.dialects import DIALECTS, Dialect
 from simulator.engine import Generation, sample
 from simulator.faults import FAULTS, Fault, choose
 from simulator.faults.refusals import Refused, refuse
+from simulator.habits import hear
 from simulator.ledger import Entry, Ledger
 from simulator.orders import Order, bad_request, check_order, demand_key, read_order
 from simulator.replay import Replay
@@ -153,7 +154,8 @@ class Service:
         self, order: Order, provider: Provider, fault: Fault | None, key: str | None
     ) -> Exchange:
         try:
-            generation = sample(order.body, self.scenario, order.rng, self._kimi)
+            heard = hear(self.dialect.read_messages(order.body), provider.habits)
+            generation = sample(heard, self.scenario, order.rng, self._kimi)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise bad_request(f"cannot render: {error}") from error
         written = self._answerer.write(order, generation, provider)

@@ -200,3 +200,48 @@ def test_samples_of_a_prompt_have_keys_rows_and_seeds_of_their_own(
     assert run_here(tmp_path, talker, *thrice) == 0
     assert samples(tmp_path / "out") == good
     assert talker.ledger() == ledger
+
+
+def test_a_stop_in_mid_conversation_counts_every_turn_that_is_left(
+    tmp_path: Path, talker: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": f"{n}", "turns": [f"{n}: a river?", "Another?", "More?"]} for n in range(20)]
+    write_prompts(tmp_path, rows)
+    few = ("--max_tokens", "500", "--max_in_flight", "4", "--max_cost_usd", "0.008")
+    assert run_here(tmp_path, talker, *few) == 4
+    sent = talker.ledger()["requests"]
+    assert 1 < sent < 40
+    assert f"\n{60 - sent} prompts were not answered; " in capsys.readouterr().err
+    # What is there can be built; all that is missing can be asked with the rejections.
+    assert run_here(tmp_path, talker, "--max_tokens", "500", "--job", "build") == 0
+    assert assert_whole(tmp_path, 60)["codes"]["not_collected"] == 60 - sent
+    assert run_here(tmp_path, talker, "--max_tokens", "500") == 0
+    assert assert_whole(tmp_path, 60)["codes"] == {}
+    ledger, truth = talker.ledger(), talker.truth()
+    assert (ledger["requests"], ledger["duplicates"]) == (60, 0)
+    for row in samples(tmp_path / "out").values():
+        assert row["input_ids"] == truth[row["generation_id"]]
+
+
+def test_answers_that_were_judged_bad_do_not_become_good_by_being_judged_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place where a thought ended is lost in each: together it would be their host's habit."""
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    host = {"name": "Chutes", "price": 2, "faults": {"answer_in_reasoning": 0.4}}
+    scenario = {"call_rate": 1, "tokens": {"median": 60, "sigma": 0.3}, "providers": [host]}
+    (tmp_path / "s.yaml").write_text(json.dumps(scenario), "utf-8")
+    tools = [{"type": "function", "function": CLOCK}]
+    rows = [{"id": f"{n}", "prompt": f"{n} o'clock?", "tools": tools} for n in range(40)]
+    write_prompts(tmp_path, rows)
+    with serve_simulator("--scenario", str(tmp_path / "s.yaml")) as server:
+        assert run_here(tmp_path, server) == 0
+        refused, truth = rejections(tmp_path / "out"), server.truth()
+        assert len(refused) > 2
+        again = tmp_path / "again"
+        again.mkdir()
+        write_prompts(again, refused)
+        assert run_here(again, server, "--store", str(tmp_path / "out.store")) == 0
+        assert server.ledger()["requests"] == 40
+    for row in (samples(tmp_path / "out") | samples(again / "out")).values():
+        assert row["input_ids"] == truth[row["generation_id"]]

@@ -33,6 +33,7 @@ from transforms.openrouter.importing import (
 )
 from transforms.openrouter.recorded import Halves, Recorded, join_chunks, read_recorded
 from transforms.openrouter.replies import read_body
+from transforms.openrouter.sqlite_store import SqliteStore
 from transforms.openrouter.store import Attempt
 
 MODEL = "moonshotai/kimi-k2.5"
@@ -144,6 +145,7 @@ def test_recorded_answers_are_samples_and_nothing_is_asked(
     told = assert_whole(tmp_path, 120)
     assert (told["requests_sent"], told["answers_reused"]) == (0, 120)
     assert simulator.ledger()["requests"] == sent
+    assert SqliteStore(f"{tmp_path}/out.store").spent_usd() == 0
     truth, good = simulator.truth(), samples(tmp_path / "out")
     assert len(good) >= 110
     assert all(row["input_ids"] == truth[row["generation_id"]] for row in good.values())

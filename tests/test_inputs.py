@@ -18,6 +18,7 @@ from tests.programs import Server, example_prompts, rejections, run_pipeline, sa
 from tests.stages import run_stage
 from transforms.chat.profile import ModelProfile
 from transforms.failures import ConfigError, Failure, FailureKind
+from transforms.prompts.asking import Turns
 from transforms.read_prompts import InputFile, ReadPrompts, ReadSettings, read_file
 from transforms.records import Prompt
 
@@ -130,6 +131,27 @@ def test_ids_are_of_a_labelled_data_set_and_content_of_the_run(
         good, failures = run_stage(stage, [], tmp_path / f"{by_content}")
         assert {(p.dataset, p.messages[0].content) for p in good} == kept
         assert {(f.kind.value, f.prompt.messages[0].content) for f in failures} == refused
+
+
+def test_conversations_ask_the_same_whatever_other_models_answered(tmp_path: Path) -> None:
+    """But not where their tool results are of other calls."""
+    rows: list[dict[str, Any]] = [
+        {"id": answer, "messages": [{"role": "user", "content": "a"},
+                                    {"role": "assistant", "content": answer},
+                                    {"role": "user", "content": "b"}]}
+        for answer in ("A", "another", "calling")
+    ]  # fmt: skip
+    function = {"name": "f", "arguments": "{}"}
+    _, answer, _ = messages = rows[2]["messages"]
+    answer["tool_calls"] = [{"id": "i", "type": "function", "function": function}]
+    messages.insert(2, {"role": "tool", "tool_call_id": "i", "content": "r"})
+    path = write_lines(tmp_path / "a.jsonl", rows)
+    settings = ReadSettings(turns=Turns.ALL, by_content=True)
+    stage = ReadPrompts((InputFile(str(path), "a"),), spread=False, settings=settings)
+    good, failures = run_stage(stage, [], tmp_path / "kept")
+    assert [prompt.id for prompt in good] == ["A", "calling"]
+    assert [failure.id for failure in failures] == ["another", "another#t1"]
+    assert {failure.kind for failure in failures} == {FailureKind.DUPLICATE_PROMPT}
 
 
 def test_long_prompts_are_refused_and_not_cut(tmp_path: Path, kimi: ModelProfile) -> None:

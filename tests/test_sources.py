@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 
 from pipeline.options import read_options
+from simulator.scenario import Scenario
+from simulator.service import Service
+from simulator.tokens import load_kimi
 from tests import build
 from tests.programs import (
     Server,
@@ -17,11 +20,20 @@ from tests.programs import (
     serve_simulator,
     write_prompts,
 )
+from tests.simulated import KEY, deliver, truth_of
 from transforms.openrouter.replies import read_body
 from transforms.openrouter.source import SGLANG, SOURCES, VLLM
 from transforms.openrouter.sqlite_store import SqliteStore
 from transforms.openrouter.wire import Sampling, write_request
+from transforms.records import Message, Role
 
+ASKED = build.prompt(
+    messages=(
+        Message(role=Role.USER, content="What time is it?"),
+        Message(role=Role.ASSISTANT, reasoning="Look.", tool_calls=(build.call("f:0", "f"),)),
+        Message(role=Role.TOOL, content="Noon.", tool_call_id="f:0"),
+    )
+)
 TOOLS = ('{"type":"function","function":{"name":"f"}}',)
 SGLANG_IDS = {
     "return_token_ids": True,
@@ -38,6 +50,27 @@ def fields(source: str, delivery: str, *, tools: tuple[str, ...] = ()) -> dict[s
     body = json.loads(write_request(build.prompt("a", tools=tools), sampling).body)
     usual = {"model", "messages", "max_tokens", "tools"}
     return {name: value for name, value in body.items() if name not in usual}
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("openrouter", ["reasoning"]),
+        ("openai", ["reasoning"]),
+        ("vllm", ["reasoning", "reasoning_content"]),
+        ("sglang", ["reasoning_content"]),
+    ],
+)
+def test_each_engine_reads_the_thoughts_of_the_history(source: str, names: list[str]) -> None:
+    """The prompt that the simulator samples from is the one with the thought."""
+    sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=99, source=SOURCES[source])
+    request = write_request(ASKED, sampling)
+    _, answer, _ = json.loads(request.body)["messages"]
+    assert {name for name in answer if name.startswith("reasoning")} == {*names}
+    service = Service(Scenario(), dialect="openrouter" if source == "openai" else source)
+    deliver(service, service.take(KEY, request.body))
+    (truth,) = truth_of(service)
+    assert "<think>Look.</think>" in load_kimi().decode(truth["prompt_ids"])
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,12 @@ def test_results_of_other_calls_end_the_conversation(
         (build.completion("a\ufffd", "r"), "REPLACEMENT_CHAR"),
         (build.completion("a", "r", other_reasoning=("s",)), "REASONING_FIELDS_DISAGREE"),
         (build.completion("a", "[reasoning.encrypted]"), "REASONING_ENCRYPTED"),
-        (build.completion("a", None), "came without its thought"),
+        (build.completion("a </think>b", None), "special text '</think>'"),
+        (build.completion("a", "about <|im_user|>"), "special text"),
+        (
+            build.completion(reasoning="r", calls=(build.call(arguments='{"a":"[EOS]"}'),)),
+            "special text",
+        ),
         (build.completion(None, "all of it"), "EMPTY_ANSWER"),
     ],
 )
@@ -248,6 +253,22 @@ def test_an_answer_that_is_not_known_exactly_is_no_history(
 ) -> None:
     prompt = talk_of(QUESTION)
     with pytest.raises(RecordError, match=said) as caught:
+        next_turn(prompt, answered(prompt, answer), kimi)
+    assert caught.value.kind is FailureKind.HISTORY_UNKNOWN
+
+
+def test_a_thought_that_is_not_told_matters_where_the_next_prompt_shows_it(
+    kimi: ModelProfile,
+) -> None:
+    """Kimi's template drops thoughts of earlier turns, but not between a call and its result."""
+    prompt = talk_of(QUESTION)
+    answer = build.completion("a", None, tokens=4)
+    own = Message(role=Role.ASSISTANT, content="a")
+    following = next_turn(prompt, answered(prompt, answer), kimi)
+    assert following.messages == (*prompt.messages, own, QUESTION)
+    prompt = talk_of(result("old"), calls=(PARIS,))
+    answer = build.completion(reasoning=None, calls=(PARIS,), tokens=9)
+    with pytest.raises(RecordError, match="it came without its thought") as caught:
         next_turn(prompt, answered(prompt, answer), kimi)
     assert caught.value.kind is FailureKind.HISTORY_UNKNOWN
 

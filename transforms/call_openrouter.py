@@ -91,8 +91,19 @@ async def converse(
         prompt = following
 
 
+_NOT_SENT = frozenset({
+    FailureKind.SERVICE_STOPPED,
+    FailureKind.SPEND_CAP,
+    FailureKind.INTERRUPTED,
+    FailureKind.NOT_COLLECTED,
+})  # fmt: skip
+"""What holds up a turn and all turns after it: the run, not what was answered."""
+
+
 def _go_on(prompt: Prompt, result: Exchange | Failure, asking: _Asking) -> Prompt:
     if isinstance(result, Failure):
+        if result.kind in _NOT_SENT:
+            raise RecordError(result.kind, result.detail)
         detail = f"turn {prompt.turn} has no answer: {result.kind}: {result.detail}"
         raise RecordError(FailureKind.HISTORY_UNKNOWN, detail)
     following = next_turn(prompt, result, asking.profile)

@@ -9,6 +9,7 @@ from apache_beam.pvalue import PCollection
 
 from transforms.chat.habits import Stratum, stratum_of
 from transforms.chat.profile import ModelProfile
+from transforms.chat.prompt_ids import with_parsed_arguments
 from transforms.chat.render import render_prompt
 from transforms.chat.settings import thinking_is_off
 from transforms.chat.statistic import HISTORIES, Key, Statistic, observe_answer
@@ -56,8 +57,14 @@ def _add_counts(counts: Iterable[FailureCount]) -> FailureCount:
 
 
 def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:
-    """One answer's statistic; nothing for an answer that says nothing about its provider."""
-    if not exchange.completion.provider:
+    """One answer's statistic; nothing for an answer that says nothing about its provider.
+
+    An answer that was judged bad and comes again is one of a choice: among such alone, what is
+    wrong with all of them would be a habit of their host.
+    """
+    completion = exchange.completion
+    is_chosen = completion.generation_id and completion.generation_id == exchange.prompt.judged_bad
+    if not completion.provider or is_chosen:
         return ()
     try:
         statistic = observe_answer(exchange, profile, _prompt_lengths(exchange, profile))
@@ -67,7 +74,12 @@ def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:
 
 
 def _prompt_lengths(exchange: Exchange, profile: ModelProfile) -> dict[str, int]:
-    """Tokens of the prompt, with the thoughts of earlier turns and without."""
+    """Tokens of the prompt, with the thoughts of earlier turns and without.
+
+    None where its arguments may have been written anew: what that adds is not the host's own.
+    """
+    if with_parsed_arguments(exchange.prompt) != exchange.prompt:
+        return {}
     thinks = not thinking_is_off(exchange.settings)
     kept = len(render_prompt(exchange.prompt, profile, thinks=thinks))
     if not any(message.reasoning for message in exchange.prompt.messages):

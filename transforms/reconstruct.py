@@ -8,9 +8,8 @@ from transforms.chat.flags import find_flags
 from transforms.chat.habits import Habit, stratum_of
 from transforms.chat.habits_file import Habits
 from transforms.chat.profile import ModelProfile
+from transforms.chat.prompt_ids import read_prompt_ids
 from transforms.chat.rejects import find_rejects, is_truncated
-from transforms.chat.render import render_prompt
-from transforms.chat.settings import thinking_is_off
 from transforms.chat.special_tokens import is_prompt_counted
 from transforms.chat.view import Asked
 from transforms.codes import Flag
@@ -44,11 +43,12 @@ def reconstruct(exchange: Exchange, profile: ModelProfile, habits: Habits) -> Re
     habit = habits.of(stratum_of(completion)).habit
     asked = Asked(exchange, profile, habit)
     candidates, issues = write_candidates(asked, cut=is_truncated(exchange))
+    prompt_ids, unsure = read_prompt_ids(exchange, profile, habit)
     return Rendering(
         exchange=exchange,
-        prompt_ids=_prompt_ids(exchange, profile, habit),
+        prompt_ids=prompt_ids,
         candidates=candidates,
-        issues=(*find_rejects(asked), *issues),
+        issues=(*find_rejects(asked), *issues, *unsure),
         flags=(*find_flags(exchange, profile), *_prompt_flags(exchange, habit)),
     )
 
@@ -57,15 +57,3 @@ def _prompt_flags(exchange: Exchange, habit: Habit) -> tuple[Flag, ...]:
     is_told = exchange.completion.prompt_token_ids is not None
     is_known = is_told or is_prompt_counted(exchange, habit)
     return () if is_known else (Flag.PROMPT_UNVERIFIED,)
-
-
-def _prompt_ids(exchange: Exchange, profile: ModelProfile, habit: Habit) -> tuple[int, ...]:
-    """What the model saw: the server's own ids, else the rendering under the host's habit."""
-    if exchange.completion.prompt_token_ids is not None:
-        return exchange.completion.prompt_token_ids
-    thinks = not thinking_is_off(exchange.settings)
-    ids = render_prompt(exchange.prompt, profile, thinks=thinks, keeps_history=habit.keeps_history)
-    opening = profile.answer.thought_begin
-    if thinks and not habit.prefills and opening and ids[-1] == profile.special_tokens[opening]:
-        return ids[:-1]
-    return ids

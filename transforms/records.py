@@ -79,6 +79,7 @@ class Prompt:
         sample_index: Which of the samples that are asked for, from 0.
         later: What is asked when this is answered, turn by turn.
         wanted: Turns before this one are asked for the history alone; their rows are others'.
+        judged_bad: Of a rejection that is fed back, the generation that was its answer.
     """
 
     id: str
@@ -90,6 +91,7 @@ class Prompt:
     sample_index: int = 0
     later: tuple[FollowUp, ...] = ()
     wanted: int = 0
+    judged_bad: str | None = None
 
     def __post_init__(self) -> None:
         if not self.messages or self.messages[-1].role is Role.ASSISTANT:

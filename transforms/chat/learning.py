@@ -221,10 +221,11 @@ def _streams_tokens(statistic: Statistic, offset: int) -> bool:
 
 
 def _learn_thought_count(statistic: Statistic, blanks: Blanks) -> ThoughtCount:
+    """Exact in most answers is exact: the others are damaged, or their tokens are others."""
     values = statistic.values("thought")
     if blanks is Blanks.VERBATIM and sum(values.values()) >= _FEWEST[0]:
         for value, found in ((1, ThoughtCount.WITH_END), (0, ThoughtCount.WITHOUT_END)):
-            if _share(values, value) >= EXPLAINED:
+            if _share(values, value) > _MOST:
                 return found
     return ThoughtCount.UNRELIABLE
 

@@ -44,6 +44,7 @@ def read_settings(text: str) -> dict[str, Any]:
     return settings
 
 
+@lru_cache(maxsize=256)
 def thinking_is_off(text: str) -> bool:
     """True where the request switches thinking off."""
     settings = read_settings(text)

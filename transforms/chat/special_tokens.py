@@ -17,23 +17,26 @@ def find_issues(sample: Sample, profile: ModelProfile, habit: Habit) -> tuple[Is
     )
 
 
+def counted_prompt(exchange: Exchange, habit: Habit) -> int | None:
+    """The prompt's tokens by the host's count; `None`: it is not there, or its meaning unknown."""
+    usage = exchange.completion.usage
+    counted = usage.prompt_tokens if usage else None
+    offset = habit.offset_of_prompt(tools=bool(exchange.prompt.tools))
+    return None if counted is None or offset is None else counted - offset
+
+
 def is_prompt_counted(exchange: Exchange, habit: Habit) -> bool:
     """Whether the host's count of the prompt is there, and what it means is known."""
-    usage = exchange.completion.usage
-    offset = habit.offset_of_prompt(tools=bool(exchange.prompt.tools))
-    return usage is not None and usage.prompt_tokens is not None and offset is not None
+    return counted_prompt(exchange, habit) is not None
 
 
 def _prompt_issues(sample: Sample, habit: Habit) -> tuple[Issue, ...]:
     """The prompt's ids against the host's count of them; a server's own ids need none."""
-    completion = sample.exchange.completion
-    counted = completion.usage.prompt_tokens if completion.usage else None
-    offset = habit.offset_of_prompt(tools=bool(sample.prompt.tools))
-    if counted is None or offset is None or completion.prompt_token_ids is not None:
+    counted = counted_prompt(sample.exchange, habit)
+    is_told = sample.exchange.completion.prompt_token_ids is not None
+    if counted is None or is_told or counted == sample.prompt_length:
         return ()
-    residual = counted - offset - sample.prompt_length
-    if residual == 0:
-        return ()
+    residual = counted - sample.prompt_length
     detail = f"{counted} prompt tokens counted, {sample.prompt_length} rendered"
     if abs(residual) == 1 and thinking_is_off(sample.exchange.settings):
         return (Issue(IssueCode.MODE_MISMATCH, f"{detail}: the thought was opened otherwise"),)

@@ -26,6 +26,7 @@ class Source:
         body_in_streams: False: a stream with these fields is refused.
         thinking: Where a request switches thinking on or off: an object of the body, and its key.
         counts_streams_if_asked: Its streams carry usage only with `stream_options`.
+        history: Names that the thought of an earlier answer is sent under.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Source:
     body_in_streams: bool = True
     thinking: tuple[str, str] = ("reasoning", "enabled")
     counts_streams_if_asked: bool = True
+    history: tuple[str, ...] = ("reasoning",)
 
 
 OPENROUTER = Source(
@@ -69,6 +71,8 @@ VLLM = Source(
     tells_cost=False,
     body=(("return_token_ids", True),),
     thinking=("chat_template_kwargs", "thinking"),
+    # Releases before November 2025 read the second name, later ones (vllm PR 27752) the first.
+    history=("reasoning", "reasoning_content"),
 )
 SGLANG = Source(
     name="sglang",
@@ -85,6 +89,7 @@ SGLANG = Source(
     ),
     body_in_streams=False,
     thinking=("chat_template_kwargs", "thinking"),
+    history=("reasoning_content",),
 )
 OPENAI = Source(
     name="openai",

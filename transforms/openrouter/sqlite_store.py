@@ -28,7 +28,7 @@ from transforms.openrouter.sqlite_rows import (
     read_row,
     write_row,
 )
-from transforms.openrouter.store import Attempt
+from transforms.openrouter.store import IMPORTED, Attempt
 
 T = TypeVar("T")
 _FORMAT = 1
@@ -134,11 +134,14 @@ class SqliteStore:
             StoreError: The file is damaged.
         """
         query = """
-            select sum(cost_usd), sum(attempts) is (select nullif(count(*), 0) from attempts)
+            select sum(iif(substr(run_id, 1, ?) = ?, 0, cost_usd)),
+                   sum(attempts) is (select nullif(count(*), 0) from attempts)
             from spent
         """
         with self._or_store_error():
-            usd, is_complete = self._connection().execute(query).fetchone()
+            usd, is_complete = (
+                self._connection().execute(query, (len(IMPORTED), IMPORTED)).fetchone()
+            )
         return Decimal(str(round(usd or 0, 9))) if is_complete else None
 
     async def put(self, attempt: Attempt) -> None:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Protocol
 
+IMPORTED = "import-"
+"""How the ids of runs begin that paid nothing: their answers were recorded by others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -62,7 +65,10 @@ class ResponseStore(Protocol):
         """Every attempt that is kept."""
 
     def spent_usd(self) -> Decimal | None:
-        """What all attempts cost by their own account; `None`: it is not kept, read them all."""
+        """What all attempts cost by their own account, imported ones nothing.
+
+        `None`: it is not kept, read them all.
+        """
 
     def close(self) -> None:
         """Returns when what was put is durable."""

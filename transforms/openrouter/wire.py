@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from transforms.failures import FailureKind, RecordError
@@ -62,12 +62,12 @@ class Request:
 
     body: bytes
     sample_index: int = 0
+    sha256: str = field(init=False)
 
-    @property
-    def sha256(self) -> str:
+    def __post_init__(self) -> None:
         digest = hashlib.sha256(self.body)
         digest.update(b"\n%d" % self.sample_index)
-        return digest.hexdigest()
+        object.__setattr__(self, "sha256", digest.hexdigest())
 
 
 def is_of_model(asked: str, answered: object) -> bool:
@@ -84,7 +84,7 @@ def write_request(prompt: Prompt, sampling: Sampling) -> Request:
     """
     body: dict[str, Any] = {
         "model": sampling.model,
-        "messages": [write_message(message) for message in prompt.messages],
+        "messages": [write_message(one, *sampling.source.history) for one in prompt.messages],
     }
     if prompt.tools:
         body["tools"] = [json.loads(tool) for tool in prompt.tools]

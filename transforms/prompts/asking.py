@@ -31,12 +31,14 @@ class Pin:
         turn: Its number; the record ends with what it answers.
         history_from: The number of the first answer that must be asked anew; `turn`: none.
         sample_index: Which sample.
+        judged_bad: The generation that was judged, and is why the record is a rejection.
     """
 
     is_turn: bool
     turn: int
     history_from: int
     sample_index: int
+    judged_bad: str | None = None
 
 
 def read_pin(record: Mapping[str, Any]) -> Pin:
@@ -50,11 +52,13 @@ def read_pin(record: Mapping[str, Any]) -> Pin:
         return Pin(is_turn=False, turn=0, history_from=0, sample_index=index)
     turn = _whole(record, "turn") or 0
     history_from = _whole(record, "history_from")
+    generation = record["rejection"].get("generation_id")
     return Pin(
         is_turn=True,
         turn=turn,
         history_from=turn if history_from is None else history_from,
         sample_index=index,
+        judged_bad=generation if isinstance(generation, str) else None,
     )
 
 

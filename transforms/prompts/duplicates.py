@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from transforms.failures import FailureKind, RecordError
 from transforms.generations import conversation_of, history, row_ids
 from transforms.prompts.identity import content_digest
-from transforms.records import Prompt
+from transforms.records import FollowUp, Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,16 @@ def _contents(prompt: Prompt) -> tuple[str, ...]:
 
 
 def _content(prompt: Prompt) -> str:
-    """The same for prompts that ask the same."""
-    said = history(prompt, prompt.turn + len(prompt.later))
+    """The same for prompts that ask the same: of answers to come, only what they call is sent."""
+    asked = replace(prompt, later=tuple(map(_calls_alone, prompt.later)))
+    said = history(asked, prompt.turn + len(prompt.later))
     digest = content_digest(said, prompt.tools)
     return f"{digest} {prompt.turn} {prompt.wanted} {prompt.sample_index}"
+
+
+def _calls_alone(follow: FollowUp) -> FollowUp:
+    calls = (replace(one, content=None, reasoning=None) for one in follow.recorded)
+    return replace(follow, recorded=tuple(call for call in calls if call.tool_calls))
 
 
 def read_before(kind: FailureKind, first: str) -> RecordError:

@@ -201,6 +201,7 @@ def read_prompt(
         sample_index=pin.sample_index,
         later=later,
         wanted=pin.turn,
+        judged_bad=pin.judged_bad,
     )
 
 

@@ -1,0 +1,69 @@
+"""The prompt's ids: what the server tells, else the rendering that its count fits."""
+
+import json
+from dataclasses import replace
+
+from transforms.chat.habits import Habit
+from transforms.chat.profile import ModelProfile
+from transforms.chat.render import render_prompt
+from transforms.chat.settings import thinking_is_off
+from transforms.chat.special_tokens import counted_prompt
+from transforms.codes import IssueCode
+from transforms.records import Exchange, Issue, Message, Prompt, ToolCall
+
+
+def read_prompt_ids(
+    exchange: Exchange, profile: ModelProfile, habit: Habit
+) -> tuple[tuple[int, ...], tuple[Issue, ...]]:
+    """What the model saw (int32[P]), and an issue where a count cannot tell what it was.
+
+    Engines parse the arguments of earlier calls, and the template writes them anew
+    (fidelity.md, 4.1: a request of Chutes): which it was is the one that has the counted length.
+
+    Raises:
+        RecordError: `TEMPLATE_ERROR`.
+    """
+    if exchange.completion.prompt_token_ids is not None:
+        return exchange.completion.prompt_token_ids, ()
+    sent = _render(exchange, exchange.prompt, profile, habit)
+    parsed = with_parsed_arguments(exchange.prompt)
+    if parsed == exchange.prompt:
+        return sent, ()
+    anew = _render(exchange, parsed, profile, habit)
+    if anew == sent:
+        return sent, ()
+    counted = counted_prompt(exchange, habit)
+    fitting = [ids for ids in (sent, anew) if len(ids) == counted]
+    if len(fitting) == 1:
+        return fitting[0], ()
+    detail = "no count tells if arguments of earlier calls were shown as sent or written anew"
+    return sent, (Issue(IssueCode.PROMPT_MISMATCH, detail),)
+
+
+def with_parsed_arguments(prompt: Prompt) -> Prompt:
+    """The prompt whose calls have their arguments as a template writes a parsed object."""
+    return replace(prompt, messages=tuple(map(_parsed, prompt.messages)))
+
+
+def _parsed(message: Message) -> Message:
+    return replace(message, tool_calls=tuple(map(_parsed_call, message.tool_calls)))
+
+
+def _parsed_call(call: ToolCall) -> ToolCall:
+    try:
+        arguments = json.dumps(json.loads(call.arguments), ensure_ascii=False)
+    except (ValueError, RecursionError):  # an engine refuses it
+        return call
+    return replace(call, arguments=arguments)
+
+
+def _render(
+    exchange: Exchange, prompt: Prompt, profile: ModelProfile, habit: Habit
+) -> tuple[int, ...]:
+    """Under the host's habit."""
+    thinks = not thinking_is_off(exchange.settings)
+    ids = render_prompt(prompt, profile, thinks=thinks, keeps_history=habit.keeps_history)
+    opening = profile.answer.thought_begin
+    if thinks and not habit.prefills and opening and ids[-1] == profile.special_tokens[opening]:
+        return ids[:-1]
+    return ids
