@@ -43,16 +43,21 @@ from transforms.prompts.shapes import read_prompt
 
 COMPLETE, NOTHING_IMPORTED = 0, 3
 _EPILOG = """\
-What is read: logs of requests and answers (JSON lines or JSON; `request` and `response_body`, or
-what cassettes call them), OpenAI batches (the input file, then the output file, joined by
-custom_id), streams as the text of their events or as lists of chunks, answers alone.
+What is read: logs of requests and answers (JSON lines, JSON or Parquet; `request` and `response`,
+`kwargs`, `input` and `output`, bodies inside them), cassettes, HAR files, OpenAI batches (the input
+file, then the output file, joined by custom_id), streams as the text of their events or as lists of
+chunks, answers alone.
 
 Every other flag is one of `run`, as --model, --profile, --temperature, --extra_body, --source: give
 those that the answers were asked with. `run` with the same flags finds every answer in the store.
 
 An answer whose request or count is not known is imported, and never called good. Pairs that do not
-belong together, failures, and answers of other models or settings are refused one by one, each with
-its reason in a file beside the prompts.
+belong together, failures, repetitions, answers of other models or settings, and answers to what a
+run would send otherwise are refused one by one, each with its reason in a file beside the prompts.
+
+  python -m pipeline.main import batch.jsonl batch_output.jsonl --store out.store
+  python -m pipeline.main import log.jsonl --store out.store --temperature 0.6 \\
+      --extra_body '{"reasoning": {"effort": "high"}}'
 """
 _ASKED = ("messages", "tools")
 

@@ -21,7 +21,7 @@ from transforms.openrouter.recorded import (
     read_recorded,
 )
 from transforms.prompts.files import RawRecord
-from transforms.prompts.lines import BOM, decompressed, read_lines
+from transforms.prompts.lines import BOM, decompressed, read_lines, unreadable
 from transforms.read_prompts import parse, raw_records
 
 Found = Recorded | RefusedError
@@ -76,15 +76,21 @@ _HEAD = 1 << 12
 
 
 def _records(path: str) -> Iterator[RawRecord]:
-    """A file's records; the lines of one that begins as a stream of events, whatever its name."""
-    with Path(path).open("rb") as file, decompressed(file) as content:
-        head = content.read(_HEAD).removeprefix(BOM).decode("utf-8", "replace")
-        content.seek(0)
-        if IS_EVENT.match(head):
-            for number, line in read_lines(content):
-                yield RawRecord(f"{number}", line, is_text=True)
-            return
-    yield from raw_records(path)
+    """A file's records; the lines of one that begins as a stream of events, whatever its name.
+
+    What cannot be read is a record with its error.
+    """
+    try:
+        with Path(path).open("rb") as file, decompressed(file) as content:
+            head = content.read(_HEAD).removeprefix(BOM).decode("utf-8", "replace")
+            content.seek(0)
+            lines = read_lines(content) if IS_EVENT.match(head) else ()
+            yield from (RawRecord(f"{number}", line, is_text=True) for number, line in lines)
+        yield from () if lines else raw_records(path)
+    except RecordError as error:
+        yield RawRecord("", b"", error=error)
+    except OSError as error:
+        yield RawRecord("", b"", error=unreadable(f"cannot be read: {error}"))
 
 
 def _entries(place: str, record: Mapping[str, Any]) -> Iterator[Placed]:

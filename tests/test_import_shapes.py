@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import gzip
 import json
 import tempfile
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from pipeline import import_answers
 from pipeline.recordings import read_pairs
 from tests.test_import import ANSWER, MESSAGES, MODEL, write_lines
 from transforms.failures import ConfigError
+from transforms.openrouter.importing import RefusedError
 from transforms.openrouter.open_store import open_store
 from transforms.openrouter.recorded import Recorded
 from transforms.openrouter.replies import read_body
@@ -107,6 +109,19 @@ def test_a_file_that_is_a_stream_is_one_answer(name: str, end: str, tmp_path: Pa
     assert isinstance(found, Recorded)
     assert found.request is None
     assert read_body(found.answer or b"")["usage"] == ANSWER["usage"]
+
+
+def test_a_file_that_cannot_be_read_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
+    good = write_lines(tmp_path / "good.jsonl", [{"request": ASKED, "response": ANSWER}])
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(gzip.compress(STREAM.encode())[:60])
+    gone = tmp_path / "gone.jsonl"
+    found = [one for _, one in read_pairs([str(cut), str(gone), good])]
+    assert [isinstance(one, RefusedError) and one.refusal.value for one in found] == [
+        "unreadable",
+        "unreadable",
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
