@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pipeline import import_answers
 from pipeline.recordings import read_pairs
+from tests.programs import KEY
 from tests.test_import import ANSWER, MESSAGES, MODEL, write_lines
 from transforms.failures import ConfigError
 from transforms.openrouter.importing import RefusedError
@@ -98,6 +99,24 @@ def test_every_shape_is_the_same_pair(tmp_path: Path) -> None:
     prompts, refused = import_rows(tmp_path, *SHAPES.values())
     assert [row["sample_index"] for row in prompts] == [0]
     assert [row["refusal"] for row in refused] == ["repeated"] * (len(SHAPES) - 1)
+
+
+def test_no_key_of_a_log_comes_into_the_store(tmp_path: Path) -> None:
+    """Client libraries log the headers of a call beside its fields."""
+    headers = {"Authorization": f"Bearer {KEY}"}
+    rows: list[dict[str, Any]] = [
+        {**ASKED, **ANSWER, "headers": headers},
+        {**ANSWER, "id": "gen-2", "headers": headers},
+        {"kwargs": {**ASKED, "extra_headers": headers, "api_key": KEY},
+         "response": ANSWER | {"id": "gen-3"}},
+        {"request": {"headers": headers, "body": ASKED},
+         "response": {"headers": headers, "body": ANSWER | {"id": "gen-4"}}},
+    ]  # fmt: skip
+    prompts, refused = import_rows(tmp_path, *rows)
+    assert (len(prompts), refused) == (4, [])
+    assert KEY not in f"{prompts}"
+    with contextlib.closing(open_store(f"{tmp_path}/store")) as store:
+        assert not [one for one in store.all_attempts() if KEY.encode() in one.body]
 
 
 @pytest.mark.parametrize("name", ["a.sse", "a.log", "a.txt", "a.jsonl", "a"])

@@ -23,11 +23,14 @@ _BESIDE = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "n", "tools
            "presence_penalty", "frequency_penalty", "repetition_penalty",
            "max_tokens", "max_completion_tokens")  # fmt: skip
 """Settings of the API that may stand beside the request."""
-_NOT_SENT = ("extra_headers", "extra_query", "timeout")
-"""Arguments of clients that are no fields of a body."""
+_NOT_SENT = ("headers", "extra_headers", "extra_query", "timeout", "api_key", *_ENDPOINT)
+"""Arguments of clients that are no fields of a body; some hold a key."""
 _OF_RECORD = ("id", "custom_id", "choices", "object", "created", "system_fingerprint", "provider",
-              *(name for name in _ANSWER if name != "stream"), *_STATUS, *_ENDPOINT)  # fmt: skip
+              *(name for name in _ANSWER if name != "stream"), *_STATUS)  # fmt: skip
 """What stands beside the fields of a request that are the record's own."""
+_OF_ANSWER = ("id", "object", "created", "model", "provider", "choices", "usage", "error",
+              "system_fingerprint", "service_tier", "prompt_token_ids")  # fmt: skip
+"""All that is kept of a record that is an answer: what stands beside it may be a key."""
 _DEEPEST = 4
 
 
@@ -64,8 +67,9 @@ def read_recorded(record: Mapping[str, Any]) -> Recorded:
     """What a record says; a bare answer or chunk is an answer without its request."""
     asked = _read_request(record)
     came = next((record[name] for name in _ANSWER if _may_be_answer(record.get(name))), None)
-    is_bare = "choices" in record or (came is None and asked is None)
-    answer = _write_answer(record if is_bare else came)
+    if "choices" in record:
+        came = {name: record[name] for name in _OF_ANSWER if name in record}
+    answer = _write_answer(record if came is None and asked is None else came)
     if answer is None and isinstance(record.get("error"), dict):
         answer = json.dumps({"error": record["error"]}).encode()
     named_by = next((key for key in ("custom_id", "id") if _is_name(record.get(key))), "")
