@@ -116,7 +116,8 @@ def test_a_bad_verdict_is_a_prompt_again(kimi: ModelProfile) -> None:
     answer = build.exchange(build.completion("5", tokens=9), asked)
     verdict = build.judge(answer, kimi, build.habits(answer.completion))
     line = encode_rejection(verdict)
-    assert read_prompt(parse_record(line), "prompts.jsonl:1", "prompts") == asked
+    read = read_prompt(parse_record(line), "prompts.jsonl:1", "prompts")
+    assert read == dataclasses.replace(asked, judged_bad=answer.completion.generation_id)
     rejection = json.loads(line)["rejection"]
     assert rejection["code"] == "COUNT_MISMATCH"
     assert rejection["residual"] == 6

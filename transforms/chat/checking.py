@@ -11,7 +11,7 @@ from transforms.chat.candidates import write_candidates
 from transforms.chat.carriers import find_files
 from transforms.chat.chat_template import encode_marked, read_tokenizer_config
 from transforms.chat.conversations import sample_exchange, sample_prompts
-from transforms.chat.evidence import Encoded, encode
+from transforms.chat.encoded import Encoded, encode
 from transforms.chat.habits import Habit
 from transforms.chat.profile import ModelProfile, Vector, all_special_tokens
 from transforms.chat.render import render_prompt

@@ -129,6 +129,8 @@ class Habit:
         return self.calls_offset if calls else self.text_offset
 
 
+PROMPT_OFFSETS = range(-1, 4)
+"""The opening of the thought counted as output, to three tokens of the host's own template."""
 GUESS = Habit(blanks=Blanks.UNKNOWN, ids=Ids.UNKNOWN, arguments=Arguments.UNKNOWN)
 """What an answer of a host of which nothing is known is rebuilt with; it is never good."""
 

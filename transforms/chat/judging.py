@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from transforms.chat.edges import tells_end, tells_start
-from transforms.chat.evidence import Encoded, Proof, prove
+from transforms.chat.encoded import Encoded
+from transforms.chat.evidence import Proof, prove
 from transforms.chat.flags import expected_arguments
 from transforms.chat.habits import Blanks, Habit
 from transforms.chat.learning import Learned

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from transforms.chat.habits import (
     GUESS,
     INSERTED,
+    PROMPT_OFFSETS,
     Arguments,
     Blanks,
     Habit,
@@ -23,8 +24,6 @@ _FEWEST = {0: 3, 1: 8, -1: 8}
 """Answers that it takes to know an offset. A lone -1 of a host that counts the end token is a
 fault, not a habit; the hosts that were recorded show theirs in every single answer."""
 _MOST = 0.5
-_PROMPT_OFFSETS = range(-1, 4)
-"""The opening of the thought counted as output, to three tokens of the host's own template."""
 
 _NONE = Residuals()
 
@@ -250,7 +249,7 @@ def _learn_prompt(statistic: Statistic, history: str, kind: str) -> int | None:
     if not values:
         return None
     offset = max(values, key=lambda one: values[one])
-    agreed = _share(values, offset) >= _MOST and offset in _PROMPT_OFFSETS
+    agreed = _share(values, offset) >= _MOST and offset in PROMPT_OFFSETS
     enough = offset == 0 or sum(values.values()) >= _FEWEST[0]
     return offset if agreed and enough else None
 

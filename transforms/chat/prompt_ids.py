@@ -3,11 +3,10 @@
 import json
 from dataclasses import replace
 
-from transforms.chat.habits import Habit
+from transforms.chat.habits import PROMPT_OFFSETS, Habit
 from transforms.chat.profile import ModelProfile
 from transforms.chat.render import render_prompt
 from transforms.chat.settings import thinking_is_off
-from transforms.chat.special_tokens import counted_prompt
 from transforms.codes import IssueCode
 from transforms.records import Exchange, Issue, Message, Prompt, ToolCall
 
@@ -32,12 +31,20 @@ def read_prompt_ids(
     anew = _render(exchange, parsed, profile, habit)
     if anew == sent:
         return sent, ()
-    counted = counted_prompt(exchange, habit)
-    fitting = [ids for ids in (sent, anew) if len(ids) == counted]
-    if len(fitting) == 1:
-        return fitting[0], ()
-    detail = "no count tells if arguments of earlier calls were shown as sent or written anew"
+    fitting = [ids for ids in (sent, anew) if _may_be_counted(len(ids), exchange, habit)]
+    if len(fitting) < 2:  # noqa: PLR2004 - where none fits, the count is held against the first
+        return next(iter(fitting), sent), ()
+    detail = "the count does not tell if earlier calls were shown as sent or written anew"
     return sent, (Issue(IssueCode.PROMPT_MISMATCH, detail),)
+
+
+def _may_be_counted(length: int, exchange: Exchange, habit: Habit) -> bool:
+    """Whether a prompt of that length is counted so; where no offset is known, with any of them."""
+    usage = exchange.completion.usage
+    offset = habit.offset_of_prompt(tools=bool(exchange.prompt.tools))
+    if usage is None or usage.prompt_tokens is None:
+        return False
+    return usage.prompt_tokens - length in (PROMPT_OFFSETS if offset is None else (offset,))
 
 
 def with_parsed_arguments(prompt: Prompt) -> Prompt:

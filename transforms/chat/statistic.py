@@ -11,7 +11,8 @@ from typing import Any
 from transforms.chat.calls import argument_forms, is_native, write_id
 from transforms.chat.candidates import calls_before, write_candidates
 from transforms.chat.edges import cost_of_edges, is_spaced, length_of_blank
-from transforms.chat.evidence import Encoded, came_over_time, encode
+from transforms.chat.encoded import Encoded, encode
+from transforms.chat.evidence import came_over_time
 from transforms.chat.habits import INSERTED, Arguments, Blanks, Habit, Ids
 from transforms.chat.profile import ModelProfile, ToolGrammar
 from transforms.chat.rejects import find_rejects, is_truncated
