@@ -5,6 +5,7 @@ import io
 import json
 import struct
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,8 @@ def test_a_bad_verdict_is_a_prompt_again(kimi: ModelProfile) -> None:
     answer = build.exchange(build.completion("5", tokens=9), asked)
     verdict = build.judge(answer, kimi, build.habits(answer.completion))
     line = encode_rejection(verdict)
-    assert read_prompt(parse_record(line), "prompts.jsonl:1", "prompts") == asked
+    again = replace(asked, judged_bad=answer.completion.generation_id)
+    assert read_prompt(parse_record(line), "prompts.jsonl:1", "prompts") == again
     rejection = json.loads(line)["rejection"]
     assert rejection["code"] == "COUNT_MISMATCH"
     assert rejection["residual"] == 6
