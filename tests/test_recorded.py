@@ -80,7 +80,10 @@ def test_hosts_that_change_nothing_are_accepted(
     habit = learned[Stratum(host, K2)].habit
     told = (habit.blanks, habit.ids, habit.arguments, habit.text_offset, habit.calls_offset)
     assert told == (Blanks.VERBATIM, Ids.NATIVE, Arguments.VERBATIM, 0, 0)
-    assert all(verdict.is_good for _, verdict in seen[Stratum(host, K2)])
+    bad = [verdict.issues for _, verdict in seen[Stratum(host, K2)] if not verdict.is_good]
+    # One prompt has an earlier call whose arguments no count tells from the same written anew.
+    assert len(bad) == (host == "BaseTen")
+    assert all(issues[0].detail.startswith("no count tells") for issues in bad)
 
 
 def test_chutes_counts_its_thoughts_and_writes_one_prompt_anew(
@@ -89,11 +92,8 @@ def test_chutes_counts_its_thoughts_and_writes_one_prompt_anew(
     learned, seen = recorded
     assert learned[Stratum("Chutes", K25)].habit.thought_count is ThoughtCount.WITH_END
     verdicts = [verdict for _, verdict in seen[Stratum("Chutes", K25)]]
-    assert Counter(v.evidence.value for v in verdicts if v.is_good) == {"B1": 7}
-    # Arguments of the history were sent compact and counted with blanks: 6 tokens more.
-    assert [[i.code.value for i in v.issues] for v in verdicts if not v.is_good] == [
-        ["PROMPT_MISMATCH"]
-    ]
+    # One had arguments of the history sent compact, and was counted with blanks: 6 tokens more.
+    assert Counter(v.evidence.value for v in verdicts if v.is_good) == {"B1": 8}
 
 
 @pytest.mark.parametrize(("host", "calls", "good"), [("Moonshot AI", 16, 16), ("Novita", 10, 9)])
