@@ -15,7 +15,7 @@ REQUIREMENTS = [
     "transformers>=4.57,<6",  # every tokenizer that is not a rank file
     "tokenizers>=0.22,<0.24",  # the same tokenizers with their special text switched off
     "renderers==0.1.12",  # prompts to ids, as the model's chat template has them
-    "httpx>=0.27,<1",  # imported by renderers, which does not declare it
+    "httpx>=0.27,<1",  # errors of the hub's downloads; and renderers does not declare it
     "huggingface-hub>=0.34,<2",  # tokenizer files from a pinned repository revision
     "jsonschema>=4.23,<5",  # arguments of calls against the tools' schemas (quality flags)
     "numpy>=1.26,<3",  # token ids as int32 arrays

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import hashlib
 import itertools
 import json
 import shlex
@@ -19,20 +18,24 @@ from urllib.parse import urlsplit
 from rich.console import Console
 from rich.progress import track
 
+from pipeline.import_files import prompts_file, refuse_foreign, refused_file
 from pipeline.inputs import absolute
 from pipeline.options import RunConfig, read_options
 from pipeline.output import claim_store
 from pipeline.recordings import Found, read_pairs
 from transforms.call_openrouter import prepare
 from transforms.failures import ConfigError, RecordError
+from transforms.openrouter.faults import judge
 from transforms.openrouter.importing import (
     Refusal,
     RefusedError,
     Terms,
     check_answer,
+    check_prompt,
     check_request,
+    is_same_answer,
 )
-from transforms.openrouter.open_store import GCS, open_store
+from transforms.openrouter.open_store import open_store
 from transforms.openrouter.recorded import Recorded
 from transforms.openrouter.store import IMPORTED, Attempt, ResponseStore
 from transforms.openrouter.wire import Request
@@ -40,18 +43,23 @@ from transforms.prompts.shapes import read_prompt
 
 COMPLETE, NOTHING_IMPORTED = 0, 3
 _EPILOG = """\
-What is read: logs of requests and answers (JSON lines or JSON; `request` and `response_body`, or
-what cassettes call them), OpenAI batches (the input file, then the output file, joined by
-custom_id), streams as the text of their events or as lists of chunks, answers alone.
+What is read: logs of requests and answers (JSON lines, JSON or Parquet; `request` and `response`,
+`kwargs`, `input` and `output`, bodies inside them), cassettes, HAR files, OpenAI batches (the input
+file, then the output file, joined by custom_id), streams as the text of their events or as lists of
+chunks, answers alone.
 
 Every other flag is one of `run`, as --model, --profile, --temperature, --extra_body, --source: give
 those that the answers were asked with. `run` with the same flags finds every answer in the store.
 
 An answer whose request or count is not known is imported, and never called good. Pairs that do not
-belong together, failures, and answers of other models or settings are refused one by one, each with
-its reason in a file beside the prompts.
+belong together, failures, repetitions, answers of other models or settings, and answers to what a
+run would send otherwise are refused one by one, each with its reason in a file beside the prompts.
+
+  python -m pipeline.main import batch.jsonl batch_output.jsonl --store out.store
+  python -m pipeline.main import log.jsonl --store out.store --temperature 0.6 \\
+      --extra_body '{"reasoning": {"effort": "high"}}'
 """
-_ASKED = ("messages", "tools", "functions")
+_ASKED = ("messages", "tools")
 
 
 @dataclass(slots=True)
@@ -66,6 +74,19 @@ class _Import:
     unprovable: int = 0
     refused: Counter[Refusal] = field(default_factory=Counter)
     names: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+
+    def know(self, key: str) -> None:
+        """The answer is in the store; a row asks for it, if none does yet.
+
+        Raises:
+            RefusedError: `REPEATED`.
+        """
+        if key in self.keys:
+            detail = "the same answer to the same prompt stands before it"
+            raise RefusedError(Refusal.REPEATED, detail)
+        self.keys.add(key)
+        self.known += 1
 
     def name(self, wanted: str) -> str:
         """That, or the first of `wanted#2`, `wanted#3`, … that is free."""
@@ -88,7 +109,8 @@ def run(argv: Sequence[str]) -> int:
     config = read_options([
         "--input", flags.files[0], "--output", f"{flags.store}.out", "--store", flags.store, *rest
     ])  # fmt: skip
-    prompts = _prompts_file(flags, config.call.store)
+    prompts = prompts_file(flags, config.call.store)
+    refuse_foreign(prompts, flags.files)
     with (
         claim_store(config.call.store, config.job),
         contextlib.closing(open_store(config.call.store)) as store,
@@ -116,15 +138,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _prompts_file(flags: argparse.Namespace, store: str) -> Path:
-    if flags.prompts:
-        return Path(absolute(flags.prompts))
-    if store.startswith(GCS):
-        raise ConfigError(f"--store {store}: name a file of this machine with --prompts")
-    files = "\n".join(absolute(name) for name in flags.files)
-    return Path(store) / f"prompts-{hashlib.sha256(files.encode()).hexdigest()[:8]}.jsonl"
-
-
 def _terms(config: RunConfig) -> Terms:
     return Terms(
         sampling=config.sampling,
@@ -136,8 +149,7 @@ def _terms(config: RunConfig) -> Terms:
 
 async def _import(files: Sequence[str], prompts: Path, done: _Import) -> None:
     """Both files appear when all is read; what is in the store by then stays whatever happens."""
-    paths = (prompts, _refused_file(prompts))
-    prompts.parent.mkdir(parents=True, exist_ok=True)
+    paths = (prompts, refused_file(prompts))
     writing = [path.with_name(f".{path.name}.writing") for path in paths]
     shown = Console(stderr=True)
     with writing[0].open("wb") as rows, writing[1].open("wb") as refused:
@@ -152,10 +164,6 @@ async def _import(files: Sequence[str], prompts: Path, done: _Import) -> None:
             file.write(json.dumps(row).encode() + b"\n")
     for made, path in zip(writing, paths, strict=True):
         made.rename(path)
-
-
-def _refused_file(prompts: Path) -> Path:
-    return prompts.with_suffix(".refused.ndjson")
 
 
 def _reason(place: str, error: RefusedError) -> dict[str, Any]:
@@ -179,9 +187,10 @@ async def _import_one(place: str, found: Found, done: _Import) -> dict[str, Any]
     body = {name: found.request[name] for name in _ASKED if found.request.get(name)}
     row = {"custom_id": found.name or place, "body": body}
     request = _request(row, place, done)
+    check_prompt(found, request.body)
     attempt = _attempt(request, found, done)
-    check_answer(found, attempt, done.terms)
-    index = await _put(request, attempt, done)
+    answer = check_answer(found, attempt, done.terms)
+    index = await _put(request, attempt, answer, done)
     return {"custom_id": done.name(found.name or place), "body": body, "sample_index": index}
 
 
@@ -221,24 +230,27 @@ def _attempt(request: Request, found: Recorded, done: _Import) -> Attempt:
     )
 
 
-async def _put(request: Request, attempt: Attempt, done: _Import) -> int:
+async def _put(request: Request, attempt: Attempt, answer: Any, done: _Import) -> int:
     """The sample of its prompt that the answer is: the one it is already, or the first free one.
 
     Raises:
         RefusedError: `OTHER_SETTINGS`: with a fixed seed each sample is asked with one of its own.
+            `REPEATED`: the files have it twice.
     """
     for index in itertools.count():
         if index and done.config.sampling.seed is not None:
             detail = f"another answer with its seed is there; sample {index} has another seed"
             raise RefusedError(Refusal.OTHER_SETTINGS, detail)
         key = replace(request, sample_index=index).sha256
-        kept = [one.body for one in await done.store.look_up(key)]
-        if attempt.body in kept:
-            done.known += 1
+        tried = [judge(one, thinks=done.terms.thinks) for one in await done.store.look_up(key)]
+        kept = [judged.reply for judged in tried if judged.reply is not None]
+        if any(is_same_answer(answer, one) for one in kept):
+            done.know(key)
             return index
         if not kept:
             await done.store.put(replace(attempt, request_sha256=key))
             done.imported += 1
+            done.keys.add(key)
             return index
     raise AssertionError("there is always another index")
 
@@ -249,7 +261,7 @@ def _say(done: _Import, prompts: Path, store: str, rest: Sequence[str]) -> None:
         print(f"{done.unprovable} answers have no request: `run` will refuse them")
     if done.refused:
         told = ", ".join(f"{count} {name}" for name, count in done.refused.most_common())
-        print(f"{done.refused.total()} refused ({told}): {_refused_file(prompts)}")
+        print(f"{done.refused.total()} refused ({told}): {refused_file(prompts)}")
     if done.names:
         command = ["--input", str(prompts), "--store", store, "--output", "DIR", *rest]
         print(f"next: python -m pipeline.main run {shlex.join(command)}")

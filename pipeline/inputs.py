@@ -7,6 +7,7 @@ from pathlib import Path
 from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
+from transforms.chat.hub import DownloadError, download
 from transforms.failures import ConfigError
 from transforms.read_prompts import InputFile
 
@@ -57,26 +58,26 @@ def _listed(path: str) -> list[str]:
 
 def _downloaded(glob: str) -> str:
     """The local copy of the files of a pinned data set, in Hugging Face's own cache."""
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only who downloads pays for it
-
     found = _IN_HUB.fullmatch(glob.removeprefix(_HUB))
     if found is None:
         raise ConfigError(
-            f"--input {glob}: name a data set and pin its revision, as in "
-            f"{_HUB}OWNER/NAME@COMMIT/data/*.parquet"
+            f"--input {glob}: name a data set, pin its commit (40 hex digits: a branch or a tag "
+            f"may move) and name files or a folder, as in {_HUB}OWNER/NAME@COMMIT/data/*.parquet"
         )
-    name, revision, files = found.groups()
+    name, commit, files = found.groups()
+    inside = files.rstrip("/")
     try:
-        folder = snapshot_download(
-            name, repo_type="dataset", revision=revision, allow_patterns=[files]
+        folder = download(
+            name, repo_type="dataset", revision=commit, allow_patterns=[inside, f"{inside}/*"]
         )
-    except (OSError, ValueError) as error:  # the library's own errors are both
+    except DownloadError as error:
         raise ConfigError(f"--input {glob}: {error}") from error
-    return f"{folder}/{files}"
+    return f"{folder}/{inside}"
 
 
 _HUB = "hf://datasets/"
-_IN_HUB = re.compile(r"([^/@]+/[^/@]+)@([^/@]+)/(.+)")
+_IN_HUB = re.compile(r"([^/@]+/[^/@]+)@([0-9a-f]{40})/(.+)")
+"""Nothing else tells that data is what it was; a tokenizer's revision may move, its digest not."""
 
 
 def _inside(folder: str) -> list[str]:

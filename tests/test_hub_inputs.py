@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.inputs import find_files
 from tests.programs import ROOT
+from transforms.failures import ConfigError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {
@@ -68,13 +70,13 @@ def hub() -> Iterator[str]:
         server.shutdown()
 
 
-def explain(pattern: str, hub: str, cache: Path) -> subprocess.CompletedProcess[str]:
+def explain(pattern: str, hub: str, cache: Path, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pipeline.main", "--input", pattern, "--explain_input"],
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env=os.environ | {"HF_ENDPOINT": hub, "HF_HOME": str(cache)},
+        env=os.environ | {"HF_ENDPOINT": hub, "HF_HOME": str(cache)} | more,
         check=False,
     )
 
@@ -89,11 +91,33 @@ def test_the_files_of_a_pinned_data_set_are_read(hub: str, tmp_path: Path) -> No
     ]
 
 
+def test_a_folder_is_all_its_files_and_nothing_else_is_said(hub: str, tmp_path: Path) -> None:
+    told = explain(f"set=hf://datasets/owner/name@{COMMIT}/data", hub, tmp_path)
+    names = [line.split()[0] for line in told.stdout.splitlines()[1:]]
+    assert names == ["test.jsonl", "train-0.jsonl", "train-1.jsonl"]
+    assert "Fetching" not in told.stderr
+
+
+def test_what_is_in_the_cache_needs_no_network_and_is_whole(hub: str, tmp_path: Path) -> None:
+    """One of two files is in the cache: both, or none."""
+    data = f"hf://datasets/owner/name@{COMMIT}/data"
+    assert explain(f"{data}/train-0.jsonl", hub, tmp_path).returncode == 0
+    for files, code in (("train-0.jsonl", 0), ("train-*.jsonl", 2)):
+        told = explain(f"{data}/{files}", hub, tmp_path, HF_HUB_OFFLINE="1")
+        assert (told.returncode, "Traceback" in told.stderr) == (code, False)
+
+
+def test_a_hub_that_cannot_be_reached_is_said_in_one_line(tmp_path: Path) -> None:
+    pattern = f"hf://datasets/owner/name@{COMMIT}/data/test.jsonl"
+    told = explain(pattern, "http://127.0.0.1:9", tmp_path)
+    assert told.returncode == 2
+    assert "refused" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
 @pytest.mark.parametrize(
     ("pattern", "said"),
     [
-        ("hf://datasets/owner/name/data/train-0.jsonl", "pin its revision"),
-        ("hf://owner/name@main/data.jsonl", "pin its revision"),
         ("s3://bucket/data.jsonl", "s3://bucket/data.jsonl"),
         (f"hf://datasets/owner/other@{COMMIT}/a.jsonl", "owner/other"),
         (f"hf://datasets/owner/name@{COMMIT}/none-*.jsonl", "no such file"),
@@ -106,3 +130,18 @@ def test_what_is_not_there_or_not_pinned_is_refused(
     assert told.returncode == 2
     assert said in told.stderr
     assert "Traceback" not in told.stderr
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "hf://datasets/owner/name/data/train-0.jsonl",
+        "hf://owner/name@main/data.jsonl",
+        "hf://datasets/owner/name@main/data/test.jsonl",
+        f"hf://datasets/owner/name@{COMMIT[:8]}/data/test.jsonl",
+        f"hf://datasets/owner/name@{COMMIT}",
+    ],
+)
+def test_a_revision_that_may_move_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigError, match=r"pin its commit .* name files"):
+        find_files(pattern)

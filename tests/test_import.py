@@ -13,6 +13,7 @@ import pytest
 
 from pipeline import import_answers
 from pipeline.options import read_options
+from pipeline.recordings import read_pairs
 from tests.programs import (
     ROOT,
     Server,
@@ -302,20 +303,43 @@ def test_the_lines_of_a_stream_are_one_answer() -> None:
     assert {one.request is None for _, one in read} == {True}
 
 
-def test_a_name_that_comes_twice_joins_nothing() -> None:
-    one, other = ({"messages": [{"role": "user", "content": text}]} for text in "ab")
-    halves = Halves()
+@pytest.mark.parametrize(
+    ("order", "joined"),
+    [
+        (["ask a", "come"], ["f:2"]),
+        (["come", "ask a"], ["f:2"]),
+        (["ask a", "ask b", "come"], []),
+        (["come", "come", "ask a"], []),
+        (["ask a", "come", "ask b", "come"], []),  # b's answer may stand behind a's request
+    ],
+)
+def test_a_name_that_comes_twice_joins_nothing(order: list[str], joined: list[str]) -> None:
+    kinds = {
+        "ask a": Recorded(name="r", request={"messages": ["a"]}, answer=None),
+        "ask b": Recorded(name="r", request={"messages": ["b"]}, answer=None),
+        "come": Recorded(name="r", request=None, answer=b"{}"),
+    }
+    records = [kinds[kind] for kind in order]
+    halves = Halves(records)
     found = [
         pair
-        for half in (
-            Recorded(name="r", request=one, answer=None),
-            Recorded(name="r", request=other, answer=None),
-            Recorded(name="r", request=None, answer=b"{}"),
-        )
-        for pair in halves.join("f:1", half)
+        for number, half in enumerate(records, start=1)
+        for pair in halves.join(f"f:{number}", half)
     ]
-    assert found == [("f:1", None)] * 3
+    assert [place for place, pair in found if pair is not None] == joined
+    assert len([pair for _, pair in found if pair is None]) == (0 if joined else len(order))
     assert not list(halves.rest())
+
+
+def test_a_row_number_is_no_custom_id(tmp_path: Path) -> None:
+    """An answer that lost its `custom_id` belongs to no request, whatever its `id` is."""
+    asked = {"custom_id": "1", "body": {"model": MODEL, "messages": MESSAGES}}
+    came = {"id": "1", "response": {"status_code": 200, "body": ANSWER}}
+    pairs = list(read_pairs([write_lines(tmp_path / "log.jsonl", [asked, came])]))
+    assert [isinstance(one, Recorded) and one.half for _, one in pairs] == [
+        ("custom_id", "1"),
+        ("id", "1"),
+    ]
 
 
 def test_what_cannot_be_proved_is_kept_and_never_good(tmp_path: Path) -> None:

@@ -280,6 +280,27 @@ _JSON = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("said", "thought"),
+    [
+        ({"reasoning_details": [{"type": "reasoning.text", "text": "a"}, {"text": "b"}]}, "ab"),
+        ({"reasoning_details": [{"text": "b"}], "reasoning": "a"}, "a"),
+        ({"reasoning_content": "a"}, "a"),
+        ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}, None),
+        ({"reasoning_details": []}, None),
+    ],
+)
+def test_recorded_thoughts_are_history_whatever_their_key(
+    said: dict[str, Any], thought: str | None
+) -> None:
+    turns = [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "2", **said},
+        {"role": "user", "content": "3"},
+    ]
+    assert read_prompt({"messages": turns}, "f:1", "").messages[1].reasoning == thought
+
+
 @given(_JSON)
 def test_any_json_is_a_prompt_or_a_reasoned_refusal(value: Any) -> None:
     with contextlib.suppress(RecordError):

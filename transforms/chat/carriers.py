@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from transforms.chat.hub import DownloadError, download
 from transforms.chat.profile import Carrier, TokenizerSpec
 from transforms.failures import ConfigError
 
@@ -45,15 +46,13 @@ def _given(source: str, file: str) -> Path:
 
 
 def _downloaded(repository: str, file: str) -> Path:
-    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only who downloads pays for it
-
     name, _, revision = repository.partition("@")
     if not revision:
         raise ConfigError(f"tokenizer hf://{name}: pin a revision, as in hf://{name}@COMMIT")
     patterns = [file, "tokenizer*.json", "*.jinja", "special_tokens_map.json"]
     try:
-        return Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
-    except (OSError, ValueError) as error:  # the library's own errors are both
+        return download(name, revision=revision, allow_patterns=patterns)
+    except DownloadError as error:
         raise ConfigError(f"tokenizer hf://{repository}: {error}") from error
 
 

@@ -1,14 +1,18 @@
 """Whether a recorded pair is an answer that a run with these settings would have paid for."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
+from transforms.failures import RecordError
 from transforms.openrouter.faults import judge
 from transforms.openrouter.recorded import Recorded
+from transforms.openrouter.replies import read_completion
+from transforms.openrouter.same_prompt import find_difference
 from transforms.openrouter.store import Attempt
 from transforms.openrouter.wire import Sampling, is_of_model
 
@@ -24,6 +28,8 @@ class Refusal(StrEnum):
     """Two requests, or two answers, of one `custom_id`."""
     NOT_A_PROMPT = "not_a_prompt"
     """A request that a run cannot ask: images, a begun answer, a special token's text."""
+    OTHER_PROMPT = "other_prompt"
+    """A run would send other messages or tools for it: the answer is to what was sent."""
     OTHER_MODEL = "other_model"
     """Another model was asked, or answered."""
     OTHER_SERVER = "other_server"
@@ -32,6 +38,8 @@ class Refusal(StrEnum):
     """Asked with settings of sampling that the flags do not name."""
     FAILED = "failed"
     """An error, or an answer that is not whole."""
+    REPEATED = "repeated"
+    """The same answer to the same prompt was read before: one row of it is enough."""
     CUT = "cut"
     """Ended by the `max_tokens` of its own request, or longer than `--max_tokens`."""
 
@@ -68,21 +76,35 @@ def check_request(recorded: Recorded, terms: Terms) -> None:
         RefusedError: `OTHER_MODEL`, `OTHER_SERVER`, `OTHER_SETTINGS`, `NOT_A_PROMPT`.
     """
     request, wanted = recorded.request or {}, terms.sampling.model
-    if (model := request.get("model")) not in {None, wanted}:
+    if (model := request.get("model")) is not None and not _is_named(model, wanted):
         detail = f"{model!r} was asked; --model {model} imports it"
         raise RefusedError(Refusal.OTHER_MODEL, detail)
-    host = urlsplit(recorded.endpoint or "").hostname
+    host = _host_of(recorded.endpoint or "")
     if host is not None and host != terms.host and not host.endswith(f".{terms.host}"):
         detail = f"{host} was asked; --source and --base_url of that server import it"
         raise RefusedError(Refusal.OTHER_SERVER, detail)
     if (name := _differing(request, terms)) is not None:
         raise RefusedError(Refusal.OTHER_SETTINGS, _say_setting(name, request, terms))
-    if request["messages"] and request["messages"][-1].get("role") == "assistant":
+    last = request["messages"][-1] if request["messages"] else None
+    if isinstance(last, dict) and last.get("role") == "assistant":
         raise RefusedError(Refusal.NOT_A_PROMPT, "its last message is the begin of the answer")
 
 
+def _is_named(model: object, wanted: str) -> bool:
+    """Whether that is the name of a model, or its name with a date behind it."""
+    named = wanted.partition(":")[0]
+    return model == wanted or bool(re.fullmatch(rf"{re.escape(named)}(-[0-9]+)+", str(model)))
+
+
+def _host_of(endpoint: str) -> str | None:
+    try:
+        return urlsplit(endpoint).hostname
+    except ValueError:  # what is no address is another server
+        return endpoint
+
+
 _FREE = frozenset({
-    "model", "messages", "tools", "functions", "max_tokens", "max_completion_tokens", "stream",
+    "model", "messages", "tools", "max_tokens", "max_completion_tokens", "stream",
     "stream_options", "usage", "user", "metadata", "session_id", "trace", "provider", "logprobs",
     "top_logprobs", "store", "service_tier", "prompt_cache_key", "return_token_ids",
     "return_meta_info",
@@ -114,11 +136,21 @@ def _differing(request: Mapping[str, Any], terms: Terms) -> str | None:
 
 def _say_setting(name: str, request: Mapping[str, Any], terms: Terms) -> str:
     given, wanted = (json.dumps(found.get(name)) for found in (request, _sent(terms)))
-    return f"asked with {name} = {given}, these flags ask with {wanted}"
+    return f"asked with {name} = {given}, these flags ask with {wanted}; give the same to import it"
 
 
-def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> None:
-    """Refuses failures, answers of other models and cut ones.
+def check_prompt(recorded: Recorded, sent: bytes) -> None:
+    """Refuses what a run would send otherwise, as `sent`, than it was sent.
+
+    Raises:
+        RefusedError: `OTHER_PROMPT`, with the first place that differs.
+    """
+    if (told := find_difference(recorded.request or {}, json.loads(sent))) is not None:
+        raise RefusedError(Refusal.OTHER_PROMPT, told)
+
+
+def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> Any:
+    """The JSON of the answer, unless it is a failure, another model's, or cut.
 
     Raises:
         RefusedError: `FAILED`, `OTHER_MODEL`, `CUT`.
@@ -127,12 +159,28 @@ def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> None:
     if judged.reply is None or judged.fault is not None:  # a run would ask another host
         raise RefusedError(Refusal.FAILED, judged.detail)
     model, asked = judged.reply.get("model"), terms.sampling.model
-    if terms.sampling.source.names_model and not is_of_model(asked, model):
-        raise RefusedError(Refusal.OTHER_MODEL, f"{asked} was asked, {model!r} answered")
     request, usage = recorded.request or {}, judged.reply.get("usage")
+    # A longer name is of the asked model only if it was asked by its name.
+    is_asked = (
+        is_of_model(asked, model) if request.get("model") == asked else _is_named(model, asked)
+    )
+    if terms.sampling.source.names_model and not is_asked:
+        raise RefusedError(Refusal.OTHER_MODEL, f"{asked} was asked, {model!r} answered")
     counted = usage.get("completion_tokens") if isinstance(usage, dict) else None
     own = request.get("max_tokens") or request.get("max_completion_tokens")
     for limit, what in ((own, "its own max_tokens"), (terms.sampling.max_tokens, "--max_tokens")):
         if isinstance(counted, int) and isinstance(limit, int) and counted >= limit:
             detail = f"{counted} tokens counted, {what} is {limit}"
             raise RefusedError(Refusal.CUT, detail)
+    return judged.reply
+
+
+def is_same_answer(one: Any, other: Any) -> bool:
+    """Whether two replies are one generation, which logs may have written in two ways."""
+    try:
+        first, second = read_completion(one), read_completion(other)
+    except RecordError:
+        return bool(one == other)
+    if first.generation_id is None:
+        return bool(one == other)
+    return first.generation_id == second.generation_id and first.message == second.message

@@ -1,16 +1,36 @@
 """Answers that people already have: requests and what came, from logs, batches and cassettes."""
 
+import base64
 import json
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-_REQUEST = ("request", "request_body", "req")
-_ANSWER = ("response_body", "response", "chunks", "stream", "answer", "resp")
-_ENDPOINT = ("endpoint", "url", "uri")
-_INSIDE = ("body", "parsed_body", "json", "string", "data")
-"""Where logs and cassettes keep what was sent or came; a body may be text or JSON."""
+_REQUEST = ("request", "request_body", "req", "kwargs", "proxy_server_request", "input")
+_ANSWER = ("response_body", "response", "resp", "chunks", "stream", "output", "completion",
+           "result", "answer")  # fmt: skip
+_ENDPOINT = ("endpoint", "url", "uri", "base_url", "api_base")
+_INSIDE = ("body", "parsed_body", "json", "string", "data", "postData", "content", "text")
+"""Where logs, cassettes and HAR files keep what was sent or came; a body may be text or JSON."""
 _STATUS = ("http_status", "status_code", "status")
+_SETTINGS = ("extra_body", "optional_params", "model_parameters", "modelParameters", "parameters",
+             "params", "invocation_params")  # fmt: skip
+"""Objects of settings that logs keep apart from the request, or that a client merges into it."""
+_BESIDE = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "n", "tools", "tool_choice",
+           "response_format", "reasoning", "reasoning_effort", "chat_template_kwargs", "logit_bias",
+           "presence_penalty", "frequency_penalty", "repetition_penalty",
+           "max_tokens", "max_completion_tokens")  # fmt: skip
+"""Settings of the API that may stand beside the request."""
+_NOT_SENT = ("headers", "extra_headers", "extra_query", "timeout", "api_key", *_ENDPOINT)
+"""Arguments of clients that are no fields of a body; some hold a key."""
+_OF_RECORD = ("id", "custom_id", "choices", "object", "created", "system_fingerprint", "provider",
+              *(name for name in _ANSWER if name != "stream"), *_STATUS)  # fmt: skip
+"""What stands beside the fields of a request that are the record's own."""
+_OF_ANSWER = ("id", "object", "created", "model", "provider", "choices", "usage", "error",
+              "system_fingerprint", "service_tier", "prompt_token_ids")  # fmt: skip
+"""All that is kept of a record that is an answer: what stands beside it may be a key."""
 _DEEPEST = 4
 
 
@@ -20,6 +40,7 @@ class Recorded:
 
     Attributes:
         name: The id that joins the files of a batch, or that the record has; `None`: it has none.
+        named_by: The field that holds it.
         request: The body that was sent.
         answer: The bytes that came: an object, or a stream of events.
         status: HTTP status.
@@ -30,25 +51,35 @@ class Recorded:
     name: str | None
     request: dict[str, Any] | None
     answer: bytes | None
+    named_by: str = "custom_id"
     status: int = 200
     endpoint: str | None = None
     tools_ref: str | None = None
 
+    @property
+    def half(self) -> tuple[str, str] | None:
+        """What joins it to the other half; `None`: it is whole, or nothing does."""
+        is_whole = (self.request is not None) == (self.answer is not None)
+        return None if is_whole or self.name is None else (self.named_by, self.name)
+
 
 def read_recorded(record: Mapping[str, Any]) -> Recorded:
     """What a record says; a bare answer or chunk is an answer without its request."""
-    request = _first(record, _REQUEST)
-    asked = _find_request(record if request is None else request)
-    came = _first(record, _ANSWER)
-    is_bare = came is None and (asked is None or "choices" in record)
-    answer = _write_answer(record if is_bare else came)
-    name = next((record[key] for key in ("custom_id", "id") if record.get(key)), None)
+    asked = _read_request(record)
+    came = next((record[name] for name in _ANSWER if _may_be_answer(record.get(name))), None)
+    if "choices" in record:
+        came = {name: record[name] for name in _OF_ANSWER if name in record}
+    answer = _write_answer(record if came is None and asked is None else came)
+    if answer is None and isinstance(record.get("error"), dict):
+        answer = json.dumps({"error": record["error"]}).encode()
+    named_by = next((key for key in ("custom_id", "id") if _is_name(record.get(key))), "")
     return Recorded(
-        name=None if name is None else str(name),
+        name=str(record[named_by]) if named_by else None,
+        named_by=named_by,
         request=asked,
         answer=answer,
         status=_status(record, came),
-        endpoint=_endpoint(record, request),
+        endpoint=_endpoint(record, *(record.get(name) for name in _REQUEST)),
         tools_ref=record.get("tools_ref"),
     )
 
@@ -57,35 +88,37 @@ class Halves:
     """Joins requests and answers that stand apart, by their names, whichever comes first.
 
     Two requests of one name, or two answers, are refused: nothing tells which belongs to which.
+    That is known of each name before the first pair is made, since a pair may already be wrong when
+    the third half of its name comes.
+
+    Args:
+        records: All records, of which the halves are counted.
     """
 
-    def __init__(self) -> None:
-        self._waiting: dict[str, tuple[str, Recorded]] = {}
-        self._over: set[str] = set()
+    def __init__(self, records: Iterable[Recorded]) -> None:
+        halves = ((one.half, one.request is None) for one in records if one.half is not None)
+        self._repeated = {name for (name, _), count in Counter(halves).items() if count > 1}
+        self._waiting: dict[tuple[str, str], tuple[str, Recorded]] = {}
 
     def join(self, place: str, half: Recorded) -> Iterator[tuple[str, Recorded | None]]:
         """Whole pairs as they become whole; `None` for what is ambiguous."""
-        name = half.name
-        if name is None or (half.request is not None) == (half.answer is not None):
+        name = half.half
+        if name is None:
             yield place, half
-        elif name in self._over:
+        elif name in self._repeated:
             yield place, None
         elif (other := self._waiting.pop(name, None)) is None:
             self._waiting[name] = place, half
         else:
-            self._over.add(name)
-            pair = _join(half, other[1])
-            yield from [(place, pair)] if pair else [(other[0], None), (place, None)]
+            yield place, _join(half, other[1])
 
     def rest(self) -> Iterator[tuple[str, Recorded]]:
         """What stayed alone."""
         yield from self._waiting.values()
 
 
-def _join(one: Recorded, other: Recorded) -> Recorded | None:
+def _join(one: Recorded, other: Recorded) -> Recorded:
     asked, came = (one, other) if one.request is not None else (other, one)
-    if came.request is not None or asked.request is None:
-        return None
     return replace(asked, answer=came.answer, status=came.status)
 
 
@@ -98,10 +131,11 @@ def join_chunks(records: Iterable[Placed]) -> Iterator[Placed]:
     stream: list[Mapping[str, Any]] = []
     first = ""
     for place, record in records:
-        if stream and not (_is_chunk(record) and record.get("id") == stream[0].get("id")):
+        goes_on = bool(stream) and record.get("id") == stream[0].get("id") and _is_of_stream(record)
+        if stream and not goes_on:
             yield first, {"chunks": stream}
             stream = []
-        if _is_chunk(record):
+        if goes_on or _is_chunk(record):
             first = first if stream else place
             stream.append(record)
         else:
@@ -114,11 +148,49 @@ def _is_chunk(record: Mapping[str, Any]) -> bool:
     choices = record.get("choices")
     if record.get("object") == "chat.completion.chunk":
         return True
-    return bool(choices) and isinstance(choices, list) and "delta" in choices[0]
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    return isinstance(choice, dict) and "delta" in choice
+
+
+def _is_of_stream(record: Mapping[str, Any]) -> bool:
+    """A chunk, or the counts behind the last one, which have no choices."""
+    return _is_chunk(record) or record.get("choices") == []
+
+
+def _read_request(record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The body that was sent, with the settings that stand beside it; its own count."""
+    found = (_find_request(record.get(name)) for name in _REQUEST)
+    asked = next((one for one in found if one is not None), None) or _find_request(record)
+    if asked is None:
+        return None
+    places = [asked] if asked is record else [record, asked]
+    beside = {} if asked is record else _settings_beside(record)
+    for settings in (place[name] for place in places for name in _SETTINGS if place.get(name)):
+        parsed = _parse(settings) if isinstance(settings, str) else settings
+        beside |= parsed if isinstance(parsed, dict) else {"settings": settings}
+    left_out = {*_SETTINGS, *_NOT_SENT, *(_OF_RECORD if asked is record else ())}
+    own = {name: value for name, value in asked.items() if name not in left_out}
+    return beside | {name: own[name] for name in own if own[name] is not None or name not in beside}
+
+
+def _settings_beside(record: Mapping[str, Any]) -> dict[str, Any]:
+    beside = {name: record[name] for name in _BESIDE if record.get(name) is not None}
+    if isinstance(beside.get("reasoning"), str):  # the thought of the answer
+        del beside["reasoning"]
+    model = _first(record, ("request_model", "model"))
+    return beside if model is None else beside | {"model": model}
 
 
 def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((record[name] for name in names if record.get(name) is not None), None)
+
+
+def _is_name(value: Any) -> bool:
+    return value is not None and value != ""
+
+
+def _may_be_answer(value: Any) -> bool:
+    return bool(value) and isinstance(value, dict | list | str)
 
 
 def _find_request(value: Any, depth: int = 0) -> dict[str, Any] | None:
@@ -136,17 +208,41 @@ def _find_request(value: Any, depth: int = 0) -> dict[str, Any] | None:
 def _write_answer(value: Any, depth: int = 0) -> bytes | None:
     """The bytes that came; an object or a list of chunks is written as a server would send it."""
     if isinstance(value, str):
-        # A lone surrogate was an escape of JSON, which is what it is written as again.
-        return value.encode("utf-8", "backslashreplace")
+        return _encode(value.removeprefix("\ufeff"))
     if isinstance(value, list):
-        events = (b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in value)
-        return b"".join(events) + b"data: [DONE]\n\n"
+        return _write_stream(value)
     if not isinstance(value, dict) or depth > _DEEPEST:
         return None
     if "choices" in value or isinstance(value.get("error"), dict):
         return json.dumps(value).encode()
+    if value.get("encoding") == "base64" and isinstance(value.get("text"), str):
+        return _decode(value["text"])
     found = (_write_answer(value.get(name), depth + 1) for name in _INSIDE)
     return next((one for one in found if one is not None), None)
+
+
+def _write_stream(chunks: list[Any]) -> bytes:
+    """Of chunks, of their texts, or of the lines or pieces of the stream that they came in."""
+    texts = [chunk if isinstance(chunk, str) else json.dumps(chunk) for chunk in chunks]
+    if any(map(IS_EVENT.match, texts)):
+        return _encode(("" if any("\n" in text for text in texts) else "\n").join(texts))
+    return b"".join(b"data: %b\n\n" % _encode(text.strip()) for text in [*texts, "[DONE]"])
+
+
+IS_EVENT = re.compile(r"\s*(?:data|event|id|retry)?:")
+"""How a line of a stream begins; no JSON does."""
+
+
+def _encode(text: str) -> bytes:
+    """A lone surrogate was an escape of JSON, which is what it is written as again."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _decode(text: str) -> bytes | None:
+    try:
+        return base64.b64decode(text)
+    except ValueError:  # the library's own error is one too
+        return None
 
 
 def _parse(text: str | bytes) -> Any:

@@ -29,7 +29,7 @@ def read_body(body: bytes) -> Any:
         ValueError: Not JSON, only padding, or a stream of another shape.
     """
     text = body.lstrip()
-    if text.startswith((b"data:", b":", b"event:")):
+    if text.startswith((b"data:", b":", b"event:", b"id:", b"retry:")):
         return assemble_events(text)
     try:
         return msgspec.json.decode(text)

@@ -80,11 +80,22 @@ def _read_message(item: Any) -> Message:
     return Message(
         role=_ROLES[word],
         content=_read_content(content),
-        reasoning=_text_or_none(item, "reasoning", "reasoning_content"),
+        reasoning=_read_thought(item),
         tool_calls=_read_calls(item.get("tool_calls")),
         tool_call_id=_text_or_none(item, "tool_call_id"),
         name=_text_or_none(item, "name"),
     )
+
+
+def _read_thought(item: dict[str, Any]) -> str | None:
+    """`reasoning_details` that are text say what `reasoning` would; others cannot be asked."""
+    details = item.get("reasoning_details")
+    thought = _text_or_none(item, "reasoning", "reasoning_content")
+    if thought is not None or not isinstance(details, list) or not details:
+        return thought
+    texts = [part.get("text") for part in details if isinstance(part, dict)]
+    told = [text for text in texts if isinstance(text, str)]
+    return "".join(told) if len(told) == len(details) else None
 
 
 def _read_content(content: Any) -> str | None:
