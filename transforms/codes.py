@@ -100,7 +100,8 @@ class IssueCode(StrEnum):
     USAGE_NOT_ENGINE = "USAGE_NOT_ENGINE"
     """The host counts the text again instead of what was sampled."""
     PROMPT_MISMATCH = "PROMPT_MISMATCH"
-    """The host counted another prompt than was rendered, or no count tells how calls were shown."""
+    """The host counted another prompt than was rendered, or the count does not tell how calls were
+    shown."""
     LOGPROBS_GARBAGE = "LOGPROBS_GARBAGE"
     """Log probabilities that are constants, and a count that does not fit."""
     COUNT_MISMATCH = "COUNT_MISMATCH"
