@@ -4,11 +4,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.buckets import make_bucket, serve_buckets
 from tests.programs import Server, serve_simulator
 from transforms.chat.profile import ModelProfile, load_profile
 from transforms.chat.tokens import Tokenizer, load_tokenizer
+
+# Machines are shared: how long an example takes says nothing (the first text alone makes Hypothesis
+# read all of Unicode, 1 s).
+settings.register_profile(
+    "shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shared machine")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

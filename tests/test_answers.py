@@ -241,7 +241,7 @@ _PIECES = st.sampled_from(
 _TEXTS = st.none() | st.lists(_PIECES, max_size=8).map("".join)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(
     content=_TEXTS,
     reasoning=_TEXTS,
@@ -280,7 +280,6 @@ def _literals(sample: Sample) -> list[str]:
 _IDS = st.sampled_from([88, 163586, 163589, *range(163595, 163600), 163607])
 
 
-@settings(deadline=None)
 @given(
     ids=st.lists(_IDS, min_size=1, max_size=12),
     positions=st.sets(st.integers(0, 20)),

@@ -318,7 +318,7 @@ def broken(draw: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
     return record
 
 
-@settings(deadline=None, max_examples=8, phases=[Phase.generate])
+@settings(max_examples=8, phases=[Phase.generate])
 @given(st.lists(broken(), min_size=40, max_size=40))
 def test_no_record_stops_the_others(records: list[Any]) -> None:
     """Each is a row of the prompts, or refused."""

@@ -69,7 +69,7 @@ ANYTHING = st.builds(
 """Lone surrogates too: what aiohttp makes of header bytes that are not UTF-8."""
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(attempts=st.lists(ANYTHING, min_size=1, max_size=4))
 def test_every_attempt_is_kept_in_order(
     new_location: Callable[[], str], attempts: list[Attempt]

@@ -72,7 +72,7 @@ def test_every_habit_of_the_simulator_is_undone_or_loses_something() -> None:
 
 
 @pytest.mark.parametrize("name", INVERSES)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(thought=TEXTS, content=TEXTS, arguments=st.lists(written(), max_size=2))
 def test_the_inverse_gives_the_ids_back(
     name: str, thought: str, content: str, arguments: list[str]
@@ -115,7 +115,6 @@ def sample(thought: str, content: str, calls: tuple[SaidCall, ...]) -> tuple[int
     return (*ids, SPECIAL["<|im_end|>"])
 
 
-@settings(deadline=None)
 @given(text=written(), separators=STYLES)
 def test_other_separators_keep_order_and_bytes(text: str, separators: tuple[str, str]) -> None:
     found = rewrite_arguments(text, Form(separators))
@@ -123,7 +122,6 @@ def test_other_separators_keep_order_and_bytes(text: str, separators: tuple[str,
     assert rewrite_arguments(found, Form((",", ":"))) == rewrite_arguments(text, Form((",", ":")))
 
 
-@settings(deadline=None)
 @given(text=st.text())
 def test_arguments_that_are_given_stay_byte_for_byte(text: str) -> None:
     assert rewrite_arguments(text, AS_GIVEN) == text
