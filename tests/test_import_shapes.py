@@ -223,6 +223,7 @@ def test_an_answer_to_what_a_run_would_send_otherwise_is_refused(
         [{"role": "system", "content": "Be brief.", "cache_control": {"type": "a"}}, *MESSAGES],
         [*MESSAGES, CALLED | {"reasoning_content": "Call f.", "refusal": None}, RESULT],
         [*MESSAGES, CALLED | {"tool_calls": [CALL | {"index": 0}], "annotations": []}, RESULT],
+        [*MESSAGES, CALLED | {"tool_calls": [CALL | {"cache_control": {"type": "a"}}]}, RESULT],
         [
             *MESSAGES,
             CALLED | {"reasoning_details": [{"type": "reasoning.text", "text": "Call f."}]},

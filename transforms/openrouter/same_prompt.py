@@ -18,7 +18,7 @@ def find_difference(asked: Mapping[str, Any], sent: Mapping[str, Any]) -> str | 
     say nothing of their own. Several text parts do: servers join them differently.
     """
     messages, others = (list(map(_plain_message, body["messages"])) for body in (asked, sent))
-    tools, other_tools = (_plain(body.get("tools")) for body in (asked, sent))
+    tools, other_tools = (_plain_tools(body.get("tools")) for body in (asked, sent))
     told = _first_difference(messages, others, "messages")
     return told or _first_difference(tools, other_tools, "tools")
 
@@ -43,8 +43,17 @@ def _plain_message(given: Any) -> Any:
     for call in message.get("tool_calls") or ():
         if isinstance(call, dict):
             call.pop("index", None)
+            call.pop("cache_control", None)
             call.setdefault("type", "function")
     return message
+
+
+def _plain_tools(given: Any) -> Any:
+    tools = _plain(given)
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict):
+            tool.pop("cache_control", None)
+    return tools
 
 
 def _pop_thoughts(message: dict[str, Any]) -> list[str]:
