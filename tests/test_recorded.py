@@ -167,10 +167,7 @@ def test_a_good_answer_has_as_many_ids_as_its_host_counts(
         assert sampled == exchange.completion.usage.completion_tokens - offset
 
 
-@pytest.mark.parametrize(
-    ("profile", "model"),
-    [("kimi-k2.5", K25), pytest.param("kimi-k2-0905", K2, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("profile", "model"), [("kimi-k2.5", K25), ("kimi-k2-0905", K2)])
 def test_imported_recordings_have_the_verdicts_of_the_replay(
     profile: str,
     model: str,
