@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import sys
 import threading
 from collections import deque
 from collections.abc import Coroutine
@@ -13,9 +12,6 @@ from transforms.openrouter.client import CallConfig, OpenRouterClient
 
 Tasks = set[asyncio.Task[None]]
 _BEGUN_AT_ONCE = 32
-_SWITCH_S = 1e-4
-"""So long at most the loop waits for the interpreter's lock, which the bundle's thread holds as it
-encodes texts: 10-15 % more answers a second than with Python's 5 ms (`benchmarks/calls`)."""
 
 
 class ClientLoop:
@@ -65,7 +61,6 @@ class ClientLoop:
         # What is loaded stays to the end: a full collection walked half a million objects of Beam
         # and the tokenizer, 3 ms CPU for each answer of 2,000 events.
         gc.freeze()
-        sys.setswitchinterval(_SWITCH_S)
         self.client = asyncio.run_coroutine_threadsafe(self._make(config), self._loop).result()
 
     @property
