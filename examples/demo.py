@@ -124,6 +124,11 @@ def _compare_with_truth(output: Path, base_url: str) -> bool:
         f"ids; {summary['prompts']} prompts = {summary['good']} good + {summary['bad']} bad + "
         f"{summary['failed']} failed"
     )
+    if unfit := summary["codes"].get("tool_results_unfit"):
+        print(
+            f"{unfit} later turns are not asked: their recorded tool results are of other calls "
+            "than the model made (--turns last asks them over the recorded answers)"
+        )
     return bool(samples) and equal == len(samples)
 
 
