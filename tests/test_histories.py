@@ -1,13 +1,20 @@
 """What hosts make of the messages before the question, through the whole program."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.run import run
+from tests import build
 from tests.programs import KEY, command_of, rejections, samples, serve_simulator, write_prompts
+from transforms.chat.habits import Habit
+from transforms.chat.profile import ModelProfile
+from transforms.chat.prompt_ids import read_prompt_ids
+from transforms.codes import IssueCode
+from transforms.prompts.shapes import read_prompt
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
 SAME_LENGTH = ('{"q":""}', '{"n":-1}', '{"a": 1.50}')
@@ -66,3 +73,18 @@ def test_a_prompt_is_what_the_host_made_of_it_or_is_rejected(
     mismatched = {name for name, row in refused.items() if row["code"] == "PROMPT_MISMATCH"}
     assert mismatched <= unclear
     assert not unclear & set(good)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "codes"),
+    [('{"city":"Paris"}', [IssueCode.PROMPT_MISMATCH]), ('{"city": "Paris"}', [])],
+)
+def test_a_prompt_that_is_not_counted_is_not_guessed(
+    arguments: str, codes: list[IssueCode], kimi: ModelProfile
+) -> None:
+    prompt = read_prompt(asked(0, arguments), "p.jsonl:1", "p")
+    answer = build.completion("Nothing.", "So.", tokens=5)
+    assert answer.usage is not None
+    uncounted = replace(answer, usage=replace(answer.usage, prompt_tokens=None))
+    _, issues = read_prompt_ids(build.exchange(uncounted, prompt), kimi, Habit())
+    assert [issue.code for issue in issues] == codes

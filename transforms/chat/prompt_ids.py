@@ -39,11 +39,14 @@ def read_prompt_ids(
 
 
 def _may_be_counted(length: int, exchange: Exchange, habit: Habit) -> bool:
-    """Whether a prompt of that length is counted so; where no offset is known, with any of them."""
+    """Whether a prompt of that length may be counted so; any may that is not counted at all.
+
+    Where no offset is known, with any of those that hosts have.
+    """
     usage = exchange.completion.usage
     offset = habit.offset_of_prompt(tools=bool(exchange.prompt.tools))
     if usage is None or usage.prompt_tokens is None:
-        return False
+        return True
     return usage.prompt_tokens - length in (PROMPT_OFFSETS if offset is None else (offset,))
 
 
