@@ -20,7 +20,7 @@ from transforms.openrouter.costs import find_cost, read_cost
 from transforms.openrouter.faults import judge
 from transforms.openrouter.replies import read_body, read_completion
 from transforms.openrouter.store import Attempt
-from transforms.openrouter.wire import Sampling, write_request
+from transforms.openrouter.wire import Sampling, is_of_model, write_request
 from transforms.records import FinishReason, Message, Role, ToolCall, Usage
 
 SAMPLING = Sampling(model="moonshotai/kimi-k2.5", max_tokens=100, temperature=1.0)
@@ -304,3 +304,19 @@ def test_found_costs_are_those_of_recorded_answers(shared: Callable[[str], Path]
             assert find_cost(body) == cost
             found += cost is not None
     assert found > 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "same"),
+    [
+        ("moonshotai/kimi-k2.5", "moonshotai/kimi-k2.5", True),
+        ("moonshotai/kimi-k2.5", "moonshotai/kimi-k2.5-0127", True),
+        ("openai/gpt-4o:nitro", "openai/gpt-4o-2024-07-18", True),
+        ("moonshotai/kimi-k2", "moonshotai/kimi-k2-thinking", False),
+        ("moonshotai/kimi-k2", "moonshotai/kimi-k2.5", False),
+        ("moonshotai/kimi-k2.5", "moonshotai/kimi-k245", False),
+        ("moonshotai/kimi-k2.5", None, False),
+    ],
+)
+def test_only_a_date_makes_a_name_longer(asked: str, answered: str | None, *, same: bool) -> None:
+    assert is_of_model(asked, answered) == same

@@ -1,7 +1,6 @@
 """Whether a recorded pair is an answer that a run with these settings would have paid for."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -76,7 +75,8 @@ def check_request(recorded: Recorded, terms: Terms) -> None:
         RefusedError: `OTHER_MODEL`, `OTHER_SERVER`, `OTHER_SETTINGS`, `NOT_A_PROMPT`.
     """
     request, wanted = recorded.request or {}, terms.sampling.model
-    if (model := request.get("model")) is not None and not _is_named(model, wanted):
+    model = request.get("model")
+    if model is not None and model != wanted and not is_of_model(wanted, model):
         detail = f"{model!r} was asked; --model {model} imports it"
         raise RefusedError(Refusal.OTHER_MODEL, detail)
     host = _host_of(recorded.endpoint or "")
@@ -88,12 +88,6 @@ def check_request(recorded: Recorded, terms: Terms) -> None:
     last = request["messages"][-1] if request["messages"] else None
     if isinstance(last, dict) and last.get("role") == "assistant":
         raise RefusedError(Refusal.NOT_A_PROMPT, "its last message is the begin of the answer")
-
-
-def _is_named(model: object, wanted: str) -> bool:
-    """Whether that is the name of a model, or its name with a date behind it."""
-    named = wanted.partition(":")[0]
-    return model == wanted or bool(re.fullmatch(rf"{re.escape(named)}(-[0-9]+)+", str(model)))
 
 
 def _host_of(endpoint: str) -> str | None:
@@ -160,11 +154,7 @@ def check_answer(recorded: Recorded, attempt: Attempt, terms: Terms) -> Any:
         raise RefusedError(Refusal.FAILED, judged.detail)
     model, asked = judged.reply.get("model"), terms.sampling.model
     request, usage = recorded.request or {}, judged.reply.get("usage")
-    # A longer name is of the asked model only if it was asked by its name.
-    is_asked = (
-        is_of_model(asked, model) if request.get("model") == asked else _is_named(model, asked)
-    )
-    if terms.sampling.source.names_model and not is_asked:
+    if terms.sampling.source.names_model and not is_of_model(asked, model):
         raise RefusedError(Refusal.OTHER_MODEL, f"{asked} was asked, {model!r} answered")
     counted = usage.get("completion_tokens") if isinstance(usage, dict) else None
     own = request.get("max_tokens") or request.get("max_completion_tokens")

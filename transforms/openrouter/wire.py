@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,9 +72,12 @@ class Request:
 
 
 def is_of_model(asked: str, answered: object) -> bool:
-    """Whether an answer is the asked model's; its name may carry a date, as `MODEL-0127`."""
-    model = asked.partition(":")[0]
-    return isinstance(answered, str) and (answered == model or answered.startswith(f"{model}-"))
+    """Whether an answer is the asked model's; its name may carry a date, as `MODEL-0127`.
+
+    Any other longer name is another model's, as `MODEL-thinking`.
+    """
+    model = re.escape(asked.partition(":")[0])
+    return isinstance(answered, str) and re.fullmatch(rf"{model}(-[0-9]+)*", answered) is not None
 
 
 def write_request(prompt: Prompt, sampling: Sampling) -> Request:
