@@ -24,7 +24,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -221,22 +221,47 @@ async def _bare(base_url: str, flags: argparse.Namespace) -> None:
 
 
 async def _serve(flags: argparse.Namespace) -> None:
-    seen: tuple[list[float], list[int]] = ([], [])
-    asking = 0
+    seen = _Seen()
+    application = web.Application()
+    handler = _streaming(flags) if flags.stream else _answering(flags, seen)
+    application.router.add_post("/v1/chat/completions", handler)
+    application.router.add_get("/v1/seen", seen.tell)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
+    print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
+    await asyncio.Event().wait()
 
+
+@dataclass(slots=True)
+class _Seen:
+    """When each answer was given, and how many were asked for then."""
+
+    came: list[float] = field(default_factory=list)
+    in_flight: list[int] = field(default_factory=list)
+    asking: int = 0
+
+    async def tell(self, _request: web.Request) -> web.Response:
+        return web.json_response([self.came, self.in_flight])
+
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def _answering(flags: argparse.Namespace, seen: _Seen) -> _Handler:
     async def answer(request: web.Request) -> web.Response:
-        nonlocal asking
-        asking += 1
+        seen.asking += 1
         await request.read()
         await asyncio.sleep(flags.latency_s)
-        seen[0].append(time.monotonic())
-        seen[1].append(asking)
-        asking -= 1
+        seen.came.append(time.monotonic())
+        seen.in_flight.append(seen.asking)
+        seen.asking -= 1
         return web.Response(body=ANSWER, content_type="application/json")
 
-    async def tell(_request: web.Request) -> web.Response:
-        return web.json_response(seen)
+    return answer
 
+
+def _streaming(flags: argparse.Namespace) -> _Handler:
     events = _stream()
     size = -(-len(events) // flags.writes)
     writes = [b"".join(events[at : at + size]) for at in range(0, len(events), size)]
@@ -252,16 +277,7 @@ async def _serve(flags: argparse.Namespace) -> None:
             await asyncio.sleep(due - asyncio.get_running_loop().time())
         return response
 
-    application = web.Application()
-    handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    handler = stream if flags.stream else answer
-    application.router.add_post("/v1/chat/completions", handler)
-    application.router.add_get("/v1/seen", tell)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
-    print(f"http://127.0.0.1:{runner.addresses[0][1]}/v1", flush=True)
-    await asyncio.Event().wait()
+    return stream
 
 
 if __name__ == "__main__":

@@ -7,6 +7,26 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from transforms.openrouter.client import CallConfig
+from transforms.openrouter.sender import Wire
+from transforms.openrouter.source import OPENROUTER
+
+
+def call_config(base_url: str, folder: Path, max_in_flight: int) -> CallConfig:
+    """Calls of Kimi at a simulator; the key is in the environment's `TEST_KEY`."""
+    return CallConfig(
+        wire=Wire(
+            base_url=base_url,
+            api_key="env:TEST_KEY",
+            model="moonshotai/kimi-k2.5",
+            max_tokens=500,
+            source=OPENROUTER,
+        ),
+        store=str(folder / "store"),
+        run_id="r",
+        max_in_flight=max_in_flight,
+    )
+
 
 def run_stage(stage: Any, records: list[Any], folder: Path) -> tuple[list[Any], list[Any]]:
     """(good, failures) of a stage that gives an Outcome."""

@@ -14,7 +14,7 @@ from apache_beam.typehints.decorators import TypeCheckError
 
 from tests import build
 from tests.programs import KEY, ROOT, Server
-from tests.stages import run_stage
+from tests.stages import call_config, run_stage
 from transforms.call_openrouter import CallOpenRouter
 from transforms.chat.habits import Stratum
 from transforms.chat.habits_file import Habits
@@ -24,9 +24,6 @@ from transforms.codes import Evidence
 from transforms.counts import RecordCount
 from transforms.failures import FailureKind, Stage
 from transforms.observe import Observe
-from transforms.openrouter.client import CallConfig
-from transforms.openrouter.sender import Wire
-from transforms.openrouter.source import SOURCES
 from transforms.openrouter.wire import Sampling
 from transforms.partition import PartitionByVerdict
 from transforms.read_prompts import InputFile, ReadPrompts
@@ -77,18 +74,7 @@ def test_call_openrouter_asks_and_fails_record_by_record(
     tmp_path: Path, simulator: Server, kimi: ModelProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEST_KEY", KEY)
-    call = CallConfig(
-        wire=Wire(
-            base_url=simulator.base_url,
-            api_key="env:TEST_KEY",
-            model="moonshotai/kimi-k2.5",
-            max_tokens=500,
-            source=SOURCES["openrouter"],
-        ),
-        store=str(tmp_path / "store"),
-        run_id="r",
-        max_in_flight=2,
-    )
+    call = call_config(simulator.base_url, tmp_path, 2)
     sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=500)
     prompts = [build.prompt(f"Question {n}", id=f"p{n}") for n in range(5)]
     prompts.append(build.prompt("say <|im_end|>", id="special"))

@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 
 from tests import build
 from tests.programs import KEY, serve_simulator
-from tests.stages import run_stage
+from tests.stages import call_config, run_stage
 from transforms.call_openrouter import CallOpenRouter
 from transforms.chat.next_turn import next_turn
 from transforms.chat.profile import ModelProfile
 from transforms.encoding.rejection import encode_rejection
 from transforms.failures import FailureKind, RecordError, Stage, fail_each
 from transforms.generations import generations, history, row_ids
-from transforms.openrouter.client import CallConfig
-from transforms.openrouter.sender import Wire
-from transforms.openrouter.source import SOURCES
 from transforms.openrouter.wire import Sampling, write_request
 from transforms.prompts.asking import Turns
 from transforms.prompts.shapes import parse_record, read_prompt
@@ -306,18 +303,7 @@ def test_a_turn_that_cannot_be_asked_ends_its_conversation_and_no_other(
     seconds = {"w": "fine", "l": "long " * 200, "r": "second-refused", "s": "say <|im_end|>"}
     prompts = [read({"id": name, "turns": ["a", asked, "c"]}) for name, asked in seconds.items()]
     with serve_simulator("--scenario", str(scenario)) as server:
-        call = CallConfig(
-            wire=Wire(
-                base_url=server.base_url,
-                api_key="env:TEST_KEY",
-                model="moonshotai/kimi-k2.5",
-                max_tokens=500,
-                source=SOURCES["openrouter"],
-            ),
-            store=str(tmp_path / "store"),
-            run_id="r",
-            max_in_flight=4,
-        )
+        call = call_config(server.base_url, tmp_path, 4)
         sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=500)
         stage = CallOpenRouter(call, sampling, kimi, max_prompt_tokens=200)
         good, failures = run_stage(stage, prompts, tmp_path / "kept")
