@@ -42,7 +42,7 @@ CONTENT = (
     "differently when they get hot. At about 90 °C the strip snaps over and opens the switch. A "
     "second strip under the base protects the element if the kettle is empty. "
 )
-USAGE = {"prompt_tokens": 9, "completion_tokens": 270, "cost": 0.001}
+USAGE = {"prompt_tokens": 9, "completion_tokens": 268, "cost": 0.001}
 ANSWER = json.dumps(
     {
         "id": "gen-1",
@@ -51,13 +51,16 @@ ANSWER = json.dumps(
         "choices": [
             {
                 "finish_reason": "stop",
-                "message": {"content": CONTENT * 2, "reasoning": THOUGHT * 2},
+                "message": {
+                    "content": (CONTENT + THOUGHT).strip(),
+                    "reasoning": (THOUGHT + CONTENT).strip(),
+                },
             }
         ],
         "usage": USAGE,
     }
 ).encode()
-"""1.6 KB, as an API's answer to a short question."""
+"""1.6 KB and 268 tokens, as an API's answer to a short question."""
 EVENTS = 2000
 
 

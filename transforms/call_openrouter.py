@@ -121,12 +121,12 @@ async def call_openrouter(
         answer = await client.answer(request)
         completion = read_completion(answer.reply)
         _refuse_other_model(completion, sampling, client)
-        if not sampling.source.names_provider:
-            completion = replace(completion, provider=completion.provider or client.host)
+        if completion.provider is None and not sampling.source.names_provider:
+            completion = replace(completion, provider=client.host)
     except RecordError as error:
         return fail(prompt, Stage.CALL, error, request.sha256 if request else None)
     return Exchange(
-        prompt=replace(prompt, later=()),
+        prompt=replace(prompt, later=()) if prompt.later else prompt,
         completion=completion,
         max_tokens=sampling.max_tokens,
         request_sha256=request.sha256,
@@ -154,13 +154,15 @@ def prepare(prompt: Prompt, sampling: Sampling, profile: ModelProfile) -> tuple[
 def _refuse_other_model(
     completion: Completion, sampling: Sampling, client: OpenRouterClient
 ) -> None:
-    is_asked = is_of_model(sampling.model, completion.model)
+    if not sampling.source.names_model:
+        return
+    if is_of_model(sampling.model, completion.model):
+        client.see_model(None)
+        return
     asked = sampling.model.partition(":")[0]
-    wrong = None if is_asked else f"{asked} was asked, {completion.model or ''!r} answered"
-    if sampling.source.names_model:
-        client.see_model(wrong)
-        if wrong is not None:
-            raise RecordError(FailureKind.WRONG_MODEL, wrong)
+    wrong = f"{asked} was asked, {completion.model or ''!r} answered"
+    client.see_model(wrong)
+    raise RecordError(FailureKind.WRONG_MODEL, wrong)
 
 
 def refuse_special_text(body: str, profile: ModelProfile) -> None:

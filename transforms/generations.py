@@ -39,13 +39,17 @@ def first_turn(prompt: Prompt) -> int:
 
 def generations(prompt: Prompt) -> Iterator[Prompt]:
     """A prompt for each generation that a prompt is to come to, which wants that one alone."""
-    for turn in range(first_turn(prompt), prompt.turn + len(prompt.later) + 1):
+    for turn in _turns(prompt):
         yield replace(prompt, later=prompt.later[: turn - prompt.turn], wanted=turn)
 
 
 def row_ids(prompt: Prompt) -> tuple[str, ...]:
     """The ids of all of them."""
-    return tuple(id_at(one, one.wanted) for one in generations(prompt))
+    return tuple(id_at(prompt, turn) for turn in _turns(prompt))
+
+
+def _turns(prompt: Prompt) -> range:
+    return range(first_turn(prompt), prompt.turn + len(prompt.later) + 1)
 
 
 def history(prompt: Prompt, turn: int) -> tuple[Message, ...]:
@@ -62,7 +66,8 @@ def history(prompt: Prompt, turn: int) -> tuple[Message, ...]:
 
 def samples(prompt: Prompt, count: int) -> Iterator[Prompt]:
     """So many samples of a prompt that is the first one; each is a conversation of its own."""
-    for index in range(count):
+    yield prompt
+    for index in range(1, count):
         yield replace(prompt, id=mark(prompt.id, 0, index), sample_index=index)
 
 

@@ -147,9 +147,9 @@ def parse(record: RawRecord) -> dict[str, Any]:
 
 def lookup_beside(path: str) -> Lookup:
     """Finds files in the folder of a file."""
-    folder, name = FileSystems.split(path)
 
     def lookup(wanted: str) -> Iterator[bytes]:
+        folder, name = FileSystems.split(path)
         beside = FileSystems.join(folder, wanted)
         if wanted != name and FileSystems.exists(beside):
             yield from (record.data for record in raw_records(beside) if record.error is None)

@@ -52,6 +52,8 @@ def _may_be_counted(length: int, exchange: Exchange, habit: Habit) -> bool:
 
 def with_parsed_arguments(prompt: Prompt) -> Prompt:
     """The prompt whose calls have their arguments as a template writes a parsed object."""
+    if not any(message.tool_calls for message in prompt.messages):
+        return prompt
     return replace(prompt, messages=tuple(map(_parsed, prompt.messages)))
 
 

@@ -35,7 +35,7 @@ class Budget:
 
     def reserve(self) -> Decimal | None:
         """Takes the price of one more request; `None` if the cap may not hold it."""
-        estimate = self.estimate_usd()
+        estimate = Decimal(0) if self.cap_usd is None else self.estimate_usd()
         expected = self.spent_usd + self.reserved_usd + estimate
         if self.cap_usd is not None and expected > self.cap_usd:
             return None

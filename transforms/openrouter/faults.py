@@ -186,9 +186,9 @@ def _judge(attempt: Attempt, *, thinks: bool) -> Judged:
         return Judged(fault=BROKEN, detail=f"not JSON ({error}): {_shown(attempt.body)}")
     if not isinstance(reply, dict):
         return Judged(fault=BROKEN, detail=f"not an object: {_shown(attempt.body)}")
-    judged = _judge_reply(reply, attempt.body, thinks=thinks)
+    found = _judge_reply(reply, attempt.body, thinks=thinks)
     cost_usd = read_cost(reply.get("usage"))
-    return replace(judged, cost_usd=cost_usd, arrival=_arrival(attempt))
+    return Judged(found.reply, found.fault, found.detail, cost_usd, _arrival(attempt))
 
 
 def _repeated(attempt: Attempt) -> str | None:

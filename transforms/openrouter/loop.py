@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any
 
+import uvloop
+
 from transforms.failures import FailureKind
 from transforms.openrouter.client import CallConfig, OpenRouterClient
 
@@ -55,7 +57,7 @@ class ClientLoop:
         self.is_sending = config.send
         self._started: deque[tuple[Coroutine[Any, Any, None], Tasks]] = deque()
         self._is_woken = False
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="calls")
         self._thread.start()
         # What is loaded stays to the end: a full collection walked half a million objects of Beam

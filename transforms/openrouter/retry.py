@@ -43,6 +43,8 @@ class Tries:
 
     def is_settled(self) -> bool:
         """To ask again would give no more."""
+        if not self.met:
+            return False
         counts = self._counts_of_all()
         faults = [judged.fault for judged in self.met]
         return any(
@@ -55,8 +57,8 @@ class Tries:
 
     def hosts_to_avoid(self) -> tuple[frozenset[str], frozenset[str]]:
         """Names of hosts that must not answer the next try, and of those that rather should not."""
-        counts = self._counts_of_all()
-        if counts[NOBODY_ELSE.name]:
+        counts = self._counts_of_all() if self.met else Counter()
+        if not counts or counts[NOBODY_ELSE.name]:
             return frozenset(), frozenset()
         met = [(judged.host, judged.fault) for judged in self.met if judged.host and judged.fault]
         avoided = [

@@ -199,7 +199,7 @@ async def _gather_events(response: aiohttp.ClientResponse, seconds: float) -> No
     """
     connection = response.connection  # none when the answer is whole
     transport = connection.transport if connection is not None else None
-    if isinstance(transport, asyncio.ReadTransport) and not transport.is_closing():
+    if transport is not None and not transport.is_closing():
         transport.pause_reading()
         await asyncio.sleep(min(seconds / 20, _GATHER_S))
         if not transport.is_closing():

@@ -1,6 +1,7 @@
 """The tables of the SQLite store, and an attempt as their rows."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
@@ -46,8 +47,9 @@ create table if not exists spent(
 """What the attempts of each run cost by their own account: to add it up from 100,000 streams takes
 minutes. Stores of earlier releases have attempts that are not counted here."""
 SPEND = """
-insert into spent values(:run_id, 1, :cost_usd)
-on conflict do update set attempts = attempts + 1, cost_usd = cost_usd + excluded.cost_usd
+insert into spent values(?, ?, ?)
+on conflict do update set attempts = attempts + excluded.attempts,
+    cost_usd = cost_usd + excluded.cost_usd
 """
 COLUMNS = (
     "request_sha256, attempt, run_id, status, error, headers, body, started_at, first_at, last_at, "
@@ -56,7 +58,7 @@ COLUMNS = (
 
 
 def write_row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str, object]:
-    """Parameters of `INSERT` and `SPEND`."""
+    """Parameters of `INSERT`, and what the attempt cost."""
     return {
         "request": bytes.fromhex(attempt.request_sha256),
         "run_id": attempt.run_id,
@@ -71,6 +73,16 @@ def write_row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str,
         "sent": None if attempt.sent is None else compress(attempt.sent.encode()),
         "cost_usd": _cost_of(attempt),
     }
+
+
+def spent_by_run(rows: list[dict[str, Any]]) -> list[tuple[str, int, float]]:
+    """Parameters of `SPEND`, a run once: each statement waits for the interpreter's lock."""
+    attempts: Counter[str] = Counter()
+    usd: Counter[str] = Counter()
+    for row in rows:
+        attempts[row["run_id"]] += 1
+        usd[row["run_id"]] += row["cost_usd"]
+    return [(run_id, count, usd[run_id]) for run_id, count in attempts.items()]
 
 
 def _storable(text: str | None) -> str | bytes | None:

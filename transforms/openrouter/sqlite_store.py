@@ -26,6 +26,7 @@ from transforms.openrouter.sqlite_rows import (
     SPEND,
     SPENT,
     read_row,
+    spent_by_run,
     write_row,
 )
 from transforms.openrouter.store import IMPORTED, Attempt
@@ -260,7 +261,7 @@ def _commit(connection: sqlite3.Connection, rows: list[dict[str, object]]) -> No
     connection.execute("begin immediate")
     try:
         connection.executemany(INSERT, rows)
-        connection.executemany(SPEND, rows)
+        connection.executemany(SPEND, spent_by_run(rows))
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:

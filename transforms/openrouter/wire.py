@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from transforms.failures import FailureKind, RecordError
@@ -76,8 +77,12 @@ def is_of_model(asked: str, answered: object) -> bool:
 
     Any other longer name is another model's, as `MODEL-thinking`.
     """
-    model = re.escape(asked.partition(":")[0])
-    return isinstance(answered, str) and re.fullmatch(rf"{model}(-[0-9]+)*", answered) is not None
+    return isinstance(answered, str) and _names(asked).fullmatch(answered) is not None
+
+
+@cache
+def _names(model: str) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(model.partition(':')[0])}(-[0-9]+)*")
 
 
 def write_request(prompt: Prompt, sampling: Sampling) -> Request:
