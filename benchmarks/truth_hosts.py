@@ -10,7 +10,7 @@ from simulator.faults import FAULTS
 from simulator.habits import HABITS
 from simulator.tokens import load_kimi
 from transforms.chat.candidates import calls_before
-from transforms.records import Arrival, Chunk, Completion, Exchange, TokenLogprob
+from transforms.records import Arrival, Chunks, Completion, Exchange, TokenLogprob
 
 MUCH = 0.003
 """Share of tokens that drift where the evidence should not care."""
@@ -55,12 +55,12 @@ def _replayed(row: Row) -> Exchange:
     if arrival is None or not completion.chunks:
         return row.exchange
     kimi = load_kimi()
-    texts = ((completion.message.reasoning, True), (completion.message.content, False))
-    chunks = tuple(
-        Chunk(kimi.decode([number]), is_thought)
-        for text, is_thought in texts
-        for number in kimi.encode_plain(text or "")
+    thought, content = (
+        tuple(kimi.decode([number]) for number in kimi.encode_plain(text or ""))
+        for text in (completion.message.reasoning, completion.message.content)
     )
+    are_thoughts = (True,) * len(thought) + (False,) * len(content)
+    chunks = Chunks(thought + content, are_thoughts)
     at_once = Arrival(arrival.started_at, arrival.last_at, arrival.last_at)
     return replace(
         row.exchange, arrival=at_once, completion=replace(completion, chunks=chunks)

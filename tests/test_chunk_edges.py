@@ -8,7 +8,7 @@ from simulator.tokens import SPECIAL, load_kimi
 from tests import build
 from transforms.chat.profile import ModelProfile
 from transforms.codes import Evidence
-from transforms.records import Arrival, Chunk, Verdict
+from transforms.records import Arrival, Chunks, Verdict
 
 OVER_TIME = Arrival(0.0, 0.1, 2.0)
 AT_ONCE = Arrival(0.0, 2.0, 2.0)
@@ -16,7 +16,7 @@ AT_ONCE = Arrival(0.0, 2.0, 2.0)
 
 def judge(chunks: list[str], arrival: Arrival, kimi: ModelProfile, counted: int) -> Verdict:
     """A thought of one token, then content in these chunks."""
-    shown = (Chunk(" OK", is_thought=True), *(Chunk(text, is_thought=False) for text in chunks))
+    shown = Chunks((" OK", *chunks), (True, *[False] * len(chunks)))
     answer = build.completion("".join(chunks), " OK", tokens=counted, chunks=shown)
     exchange = replace(build.exchange(answer), arrival=arrival)
     return build.judge(exchange, kimi, build.habits(answer, streams_tokens=True))

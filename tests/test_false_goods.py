@@ -17,7 +17,7 @@ from transforms.chat.render import render_prompt
 from transforms.chat.statistic import Key, Statistic
 from transforms.chat.tokens import load_tokenizer
 from transforms.observe import observe
-from transforms.records import Arrival, Chunk, Completion, Exchange, Verdict
+from transforms.records import Arrival, Chunks, Completion, Exchange, Verdict
 
 WORDS = ("Oi", "Olá", "12", "Zürich", "Yes", "Toyota", "Hm", "é", "Xq", "7 of", "Ja", "Nö")
 
@@ -56,7 +56,7 @@ def test_a_host_that_never_thinks_has_no_empty_thoughts(kimi: ModelProfile) -> N
             with_usage(
                 build.completion(text, None), counted(kimi, text) + 1, prompt_tokens(kimi) + 1
             ),
-            chunks=tuple(Chunk(piece, is_thought=False) for piece in pieces),
+            chunks=Chunks(tuple(pieces), (False,) * len(pieces)),
         )
         exchanges.append(replace(build.exchange(answer), arrival=Arrival(0.0, 1.0, 9.0)))
     assert not [verdict for verdict in judge_all(kimi, exchanges) if verdict.is_good]

@@ -58,14 +58,15 @@ def test_texts_and_edges_are_the_sampled_ones_under_every_fault_of_streams(tmp_p
         elif b"finish_reason" in attempt.body:
             begun = assemble_events(attempt.body[: attempt.body.rfind(b"\n")])
             whole = edges.get(begun["id"])
-            assert_said(begun, whole and whole[: len(begun["choices"][0]["chunks"])])
+            assert_said(begun, whole and whole[: len(begun["choices"][0]["chunks"]["texts"])])
     assert len(answered | cut_off) == PROMPTS
     assert 0 < len(cut_off) < PROMPTS / 5
 
 
 def assert_said(reply: dict[str, Any], edges: list[str] | None) -> None:
     choice = reply["choices"][0]
-    assert edges is None or [text for _, text in choice["chunks"]] == edges
+    fields, texts = choice["chunks"]["fields"], choice["chunks"]["texts"]
+    assert edges is None or texts == edges
     for name in ("reasoning", "content"):
-        told = "".join(text for field, text in choice["chunks"] if field == name)
+        told = "".join(t for field, t in zip(fields, texts, strict=True) if field == name)
         assert (choice["message"].get(name) or "") == told

@@ -192,6 +192,34 @@ def test_a_lone_surrogate_is_read() -> None:
     assert read_body(b'{"a":"\\ud83d"}') == {"a": "\ud83d"}
 
 
+@pytest.mark.parametrize(
+    ("pieces", "whole"),
+    [
+        (["a\ud83d", "\ude00b"], "a\U0001f600b"),  # JavaScript cuts texts between the two
+        (["a\ud83d", "b"], "a\ud83db"),
+    ],
+)
+def test_halves_of_a_character_in_two_events_are_that_character(
+    pieces: list[str], whole: str
+) -> None:
+    calls = [{"index": 0, "id": "f:0", "function": {"name": "f", "arguments": ""}}]
+    deltas: list[dict[str, Any]] = [{"reasoning": piece} for piece in pieces]
+    deltas += [{"content": piece} for piece in pieces]
+    deltas += [{"tool_calls": calls}]
+    deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": one}}]} for one in pieces]
+    events = [{"choices": [{"delta": delta}]} for delta in deltas]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+    message = read_completion(read_body(body.encode())).message
+    assert (message.reasoning, message.content) == (whole, whole)
+    assert [call.arguments for call in message.tool_calls] == [whole]
+
+
+@pytest.mark.parametrize("line", ['{"a":1}{"b":2}', '{"choices":\ndata: []}', '{"a":1}\ndata: [1]'])
+def test_an_event_that_is_not_one_object_is_no_stream(line: str) -> None:
+    with pytest.raises(ValueError, match=r"chunk|line 1"):
+        read_body(f"data: {line}\n\n".encode())
+
+
 def test_tool_calls_keep_their_text() -> None:
     calls = [
         {"id": None, "function": {"name": "f", "arguments": '{"a" :1}'}},
@@ -253,11 +281,15 @@ def test_edges_of_chunks_are_kept_whatever_shape_the_other_fields_have() -> None
     edges = [("reasoning", " H"), ("reasoning", "m"), ("content", "O"), ("content", "i")]
     for end in (3, 5):  # without and with what the fast decoder refuses
         reply = read_body("".join(body.splitlines(keepends=True)[: 2 * end]).encode())
-        assert reply["choices"][0]["chunks"] == edges[: min(end, 4)]
+        assert edges_of(reply) == edges[: min(end, 4)]
     assert reply["choices"][0]["message"]["reasoning_content"] == " Hm"
     both = body + 'data: {"choices":[{"delta":{"reasoning":"Hm"}}]}'
-    chunks = read_body(both.encode())["choices"][0]["chunks"]
-    assert chunks == [*edges[2:], ("reasoning", "Hm")]
+    assert edges_of(read_body(both.encode())) == [*edges[2:], ("reasoning", "Hm")]
+
+
+def edges_of(reply: dict[str, Any]) -> list[tuple[str, str]]:
+    chunks = reply["choices"][0]["chunks"]
+    return list(zip(chunks["fields"], chunks["texts"], strict=True))
 
 
 def test_a_stream_may_be_cut_anywhere_in_its_lines() -> None:

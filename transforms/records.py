@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from typing import NamedTuple
 
 from transforms.codes import Evidence, Flag, IssueCode, Repair
 
@@ -116,11 +115,15 @@ class TokenLogprob:
     logprob: float
 
 
-class Chunk(NamedTuple):
-    """The text of one event of a stream; there are thousands an answer."""
+@dataclass(frozen=True, slots=True)
+class Chunks:
+    """Texts of a stream's events in order, none empty, and whether each is of the thought.
 
-    text: str
-    is_thought: bool
+    Two tuples: an object for each of thousands is walked by every collection of garbage.
+    """
+
+    texts: tuple[str, ...]
+    are_thoughts: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +146,7 @@ class Completion:
         token_ids: What the server says that it sampled; engines do, gateways do not.
         prompt_token_ids: What it says that it read.
         logprobs: An entry for each sampled token, if all of them are told.
-        chunks: Texts of a stream's events, in order; empty for a whole answer.
+        chunks: Of a stream; `None` for a whole answer.
         is_rewritten: The service says that it changed the text (citations).
     """
 
@@ -157,7 +160,7 @@ class Completion:
     token_ids: tuple[int, ...] | None = None
     prompt_token_ids: tuple[int, ...] | None = None
     logprobs: tuple[TokenLogprob, ...] | None = None
-    chunks: tuple[Chunk, ...] = ()
+    chunks: Chunks | None = None
     is_rewritten: bool = False
 
 

@@ -11,7 +11,7 @@ from transforms.chat.profile import ModelProfile, all_special_tokens
 from transforms.chat.rejects import DUMMIES
 from transforms.chat.tokens import Tokenizer, load_tokenizer
 from transforms.codes import Evidence, Repair
-from transforms.records import Candidate, Chunk, Completion, Exchange, Segment
+from transforms.records import Candidate, Completion, Exchange, Segment
 
 _REAL_STREAM = 0.2
 """Least share of an answer's time from the first to the last chunk: a finished answer that is sent
@@ -180,19 +180,20 @@ def _chunk_ids(
 ) -> Encoded | None:
     """One id a chunk of a real stream; chunks and markers are as many as counted."""
     chunks = exchange.completion.chunks
-    if not chunks or one.has_calls or not came_over_time(exchange):
+    if chunks is None or one.has_calls or not came_over_time(exchange):
         return None
     parts = [s for s in one.candidate.segments if not s.is_special]
-    if "".join(chunk.text for chunk in chunks) != "".join(part.text for part in parts):
+    if "".join(chunks.texts) != "".join(part.text for part in parts):
         return None
     tokenizer = load_tokenizer(profile)
-    single = [tokenizer.encode(chunk.text) for chunk in chunks]
+    single = [tokenizer.encode(text) for text in chunks.texts]
     markers = sum(segment.is_special for segment in one.candidate.segments)
     if any(len(ids) != 1 for ids in single):
         return None
-    if len(single) + markers != len(one.ids) + residual or _may_share_characters(chunks, tokenizer):
+    is_counted = len(single) + markers == len(one.ids) + residual
+    if not is_counted or _may_share_characters(chunks.texts, tokenizer):
         return None
-    thought = sum(chunk.is_thought for chunk in chunks)
+    thought = sum(chunks.are_thoughts)
     flat = [ids[0] for ids in single]
     ids = tuple(_between_markers(one.candidate, flat[:thought], flat[thought:], profile))
     if ids == one.ids:
@@ -202,16 +203,16 @@ def _chunk_ids(
     return _named(again, Repair.STREAM_TOKENS)
 
 
-def _may_share_characters(chunks: tuple[Chunk, ...], tokenizer: Tokenizer) -> bool:
+def _may_share_characters(chunks: tuple[str, ...], tokenizer: Tokenizer) -> bool:
     """Whether a token may have begun the character that the chunk after it shows.
 
     A server that writes whole characters shows the tokens " D8", "A3" as " ", "أ".
     """
     return any(
-        tokenizer.id_of(before.text.encode() + first[:size]) is not None
+        tokenizer.id_of(before.encode() + first[:size]) is not None
         for before, after in pairwise(chunks)
-        if not after.text.isascii()
-        for first in [after.text[0].encode()]
+        if not after.isascii()
+        for first in [after[0].encode()]
         for size in range(1, len(first))
     )
 

@@ -122,10 +122,10 @@ HISTORIES = ("kept", "dropped")
 def _chunks(exchange: Exchange, base: Encoded) -> Counter[tuple[Key, int]]:
     """Tokens counted less a stream's chunks and markers: the host's offset, whatever drifted."""
     usage, chunks = exchange.completion.usage, exchange.completion.chunks
-    if usage is None or not chunks or base.has_calls or not came_over_time(exchange):
+    if usage is None or chunks is None or base.has_calls or not came_over_time(exchange):
         return Counter()
     markers = sum(segment.is_special for segment in base.candidate.segments)
-    return Counter({(("stream",), usage.completion_tokens - len(chunks) - markers): 1})
+    return Counter({(("stream",), usage.completion_tokens - len(chunks.texts) - markers): 1})
 
 
 def _hypotheses(

@@ -3,7 +3,10 @@
 import contextlib
 import json
 from decimal import Decimal
+from http import HTTPStatus
 from typing import Any
+
+from transforms.openrouter.store import Attempt
 
 
 def read_cost(usage: Any) -> Decimal | None:
@@ -12,6 +15,12 @@ def read_cost(usage: Any) -> Decimal | None:
     if isinstance(cost, bool) or not isinstance(cost, (int, float)) or not abs(cost) < _HUGE_USD:
         return None
     return Decimal(str(cost))
+
+
+def cost_of(attempt: Attempt) -> Decimal:
+    """US dollars, by its own account; nothing for an error, or a body that was cut."""
+    is_error = attempt.error is not None or (attempt.status or 0) >= HTTPStatus.BAD_REQUEST
+    return (None if is_error else find_cost(attempt.body)) or Decimal(0)
 
 
 def find_cost(body: bytes) -> Decimal | None:

@@ -1,15 +1,12 @@
 """Reply bytes -> Completion. Pure; hosts' names for the parts of an answer live here."""
 
-import json
 from typing import Any
-
-import msgspec
 
 from transforms.failures import FailureKind, RecordError
 from transforms.openrouter.costs import read_cost
-from transforms.openrouter.events import assemble_events
+from transforms.openrouter.events import assemble_events, read_json
 from transforms.records import (
-    Chunk,
+    Chunks,
     Completion,
     FinishReason,
     Message,
@@ -31,10 +28,7 @@ def read_body(body: bytes) -> Any:
     text = body.lstrip()
     if text.startswith((b"data:", b":", b"event:", b"id:", b"retry:")):
         return assemble_events(text)
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return json.loads(text)  # lone surrogates and NaN, which the strict parser refuses
+    return read_json(text)
 
 
 def read_completion(reply: Any) -> Completion:
@@ -86,11 +80,11 @@ def _read_message(message: dict[str, Any]) -> Message:
     )
 
 
-def _read_chunks(chunks: Any) -> tuple[Chunk, ...]:
-    """Texts of a stream's events, which `assemble_events` puts beside the message."""
-    if not isinstance(chunks, list):
-        return ()
-    return tuple(Chunk(text, field != "content") for field, text in chunks)
+def _read_chunks(chunks: Any) -> Chunks | None:
+    """Of a stream; `assemble_events` puts them beside the message."""
+    if not isinstance(chunks, dict) or not chunks.get("texts"):
+        return None
+    return Chunks(tuple(chunks["texts"]), tuple([name != "content" for name in chunks["fields"]]))
 
 
 def _read_server_ids(choice: dict[str, Any]) -> tuple[int, ...] | None:

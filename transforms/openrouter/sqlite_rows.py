@@ -3,12 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
 
 import zstandard
 
-from transforms.openrouter.costs import find_cost
+from transforms.openrouter.costs import cost_of
 from transforms.openrouter.store import Attempt
 
 ATTEMPTS = """
@@ -71,7 +70,7 @@ def write_row(attempt: Attempt, compress: Callable[[bytes], bytes]) -> dict[str,
         "last_at": attempt.last_at,
         "ended_at": attempt.ended_at,
         "sent": None if attempt.sent is None else compress(attempt.sent.encode()),
-        "cost_usd": _cost_of(attempt),
+        "cost_usd": float(cost_of(attempt)),
     }
 
 
@@ -90,12 +89,6 @@ def _storable(text: str | None) -> str | bytes | None:
     if text is None or not any("\ud800" <= character <= "\udfff" for character in text):
         return text
     return text.encode("utf-8", "surrogatepass")
-
-
-def _cost_of(attempt: Attempt) -> float:
-    """An error is not paid for; a body that was cut tells nothing."""
-    is_error = attempt.error is not None or (attempt.status or 0) >= HTTPStatus.BAD_REQUEST
-    return float((None if is_error else find_cost(attempt.body)) or 0)
 
 
 def read_row(row: tuple[Any, ...]) -> Attempt:
