@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+import uvloop
 
 from tests.modelled import Service, ask, run_virtually
 from transforms.openrouter.limiter import Admission, Limiter
@@ -217,6 +218,18 @@ def test_an_outage_is_waited_for_and_forgotten() -> None:
         asking.cancel()
 
     run_virtually(scene())
+
+
+def test_a_timer_that_is_early_does_not_leave_a_pause_without_an_end() -> None:
+    """Timers of uvloop count milliseconds: one of 13.2 ms is over after 13."""
+
+    async def scene() -> None:
+        limiter = Limiter(1)
+        limiter.pause(0.0132)
+        async with asyncio.timeout(5):
+            await limiter.admit()
+
+    uvloop.run(scene())
 
 
 def test_calls_that_hang_hold_no_place_of_those_that_move() -> None:

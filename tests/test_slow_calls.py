@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,22 @@ def kill_after(
     lost = paid - already_lost - sum(1 for _ in stored)
     assert abs(lost - seen) <= 64  # what was answered or sent meanwhile
     return lost
+
+
+def test_six_hundred_a_minute(tmp_path: Path) -> None:
+    """300 prompts, 32 in flight, in 35 s of real time, and hardly anything refused."""
+    rows = many_prompts(300)
+    write_prompts(tmp_path, rows)
+    flags = ("--max_in_flight", "32", "--requests_per_minute", "600")
+    with serve_simulator("--preset", "rpm-600") as server:
+        started = time.monotonic()
+        done = run_pipeline(tmp_path, server.base_url, *flags)
+        seconds = time.monotonic() - started
+        assert done.returncode == 0, done.stderr
+        assert server.ledger()["statuses"].get("429", 0) <= 5
+    assert_each_prompt_once(tmp_path, rows)
+    assert len(samples(tmp_path / "out")) == 300
+    assert seconds <= 35
 
 
 def test_retry_after_120_is_obeyed_in_real_time(tmp_path: Path) -> None:

@@ -135,7 +135,15 @@ class Limiter:
             seconds = min(seconds * 2**self._pauses_in_a_row, _LONGEST_PAUSE_S)
             self._pauses_in_a_row += 1
         self._paused_until = max(self._paused_until, self.clock() + seconds)
-        asyncio.get_running_loop().call_later(seconds, self._wake)
+        asyncio.get_running_loop().call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        """After a pause; a timer of libuv may be up to a millisecond early."""
+        left_s = self._paused_until - self.clock()
+        if left_s > 0:
+            asyncio.get_running_loop().call_later(left_s, self._go_on)
+        else:
+            self._wake()
 
     def release(self, admission: Admission) -> None:
         """A request that was admitted is over, however."""

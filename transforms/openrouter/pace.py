@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class Pace:
-    """A token bucket (GCRA): so many requests a minute, a tenth of a second's worth at once.
+    """A token bucket (GCRA): so many requests a minute, half a second's worth at once.
 
     The time of the next free request stands in one file, locked while it is changed; on Linux the
     monotonic clock is the same for all processes of a host, and starts anew with it.
@@ -19,7 +19,7 @@ class Pace:
         self, file: Path, per_minute: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._every_s = 60.0 / per_minute
-        self._burst_s = max(0.1, self._every_s)
+        self._burst_s = max(0.5, self._every_s)
         self._clock = clock
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
