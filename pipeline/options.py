@@ -19,7 +19,7 @@ from pipeline.inputs import absolute, find_files
 from transforms.chat.profile import ModelProfile, load_profile
 from transforms.chat.settings import thinking_is_off
 from transforms.codes import Evidence
-from transforms.openrouter.client import CallConfig
+from transforms.openrouter.call_config import CallConfig
 from transforms.openrouter.open_store import GCS
 from transforms.openrouter.sender import Wire
 from transforms.openrouter.source import SOURCES

@@ -14,7 +14,7 @@ from pipeline.samples import read_json_lines, read_samples
 from transforms.counts import FailureCount
 from transforms.encoding.formats import FORMATS, Format
 from transforms.failures import Stage
-from transforms.openrouter.costs import cost_of
+from transforms.openrouter.costs import LOST, cost_of, read_account
 from transforms.openrouter.faults import judge
 from transforms.openrouter.store import IMPORTED, ResponseStore
 
@@ -116,11 +116,13 @@ def count_spent(store: ResponseStore, run_id: str) -> Spent:
     """What a run's attempts came to.
 
     Of a first attempt no more is read than its cost: no answer was there before it. To judge each
-    stream of 2,000 events a second time took 2.7 ms.
+    stream of 2,000 events a second time took 2.7 ms. Calls that were lost cost what the service
+    tells of their generations.
     """
     requests, cost = 0, Decimal(0)
     answered: set[str] = set()
     tries: dict[str, Tries] = {}
+    lost: dict[str, str] = {}
     for attempt in store.attempts_of_run(run_id):
         requests += 1
         cost_usd = cost_of(attempt)
@@ -130,6 +132,12 @@ def count_spent(store: ResponseStore, run_id: str) -> Spent:
         of_request.seconds += attempt.ended_at - attempt.started_at
         if attempt.number == 1 or judge(attempt).reply is not None:
             answered.add(attempt.request_sha256)
+        if not cost_usd and (generation := dict(attempt.headers).get("x-generation-id")):
+            lost[generation] = attempt.request_sha256
+    for account in store.attempts_of_run(run_id + LOST):
+        cost += cost_of(account)
+        if (request := lost.get(read_account(account).get("id", ""))) is not None:
+            tries[request].cost_usd += float(cost_of(account))
     return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost, tries=tries)
 
 

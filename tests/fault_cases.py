@@ -32,7 +32,8 @@ from transforms.chat.settings import thinking_is_off
 from transforms.chat.view import Asked
 from transforms.codes import Evidence
 from transforms.failures import Failure, FailureKind
-from transforms.openrouter.client import CallConfig, OpenRouterClient
+from transforms.openrouter.call_config import CallConfig
+from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.sender import Wire
 from transforms.openrouter.source import SOURCES
 from transforms.openrouter.wire import Sampling

@@ -7,7 +7,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from transforms.openrouter.client import CallConfig
+from transforms.openrouter.call_config import CallConfig
 from transforms.openrouter.sender import Wire
 from transforms.openrouter.source import OPENROUTER
 

@@ -12,7 +12,8 @@ import pytest
 from tests.scripted import Reply, Script, answer, serve
 from transforms.failures import ConfigError, FailureKind, RecordError, StoreError
 from transforms.openrouter import client
-from transforms.openrouter.client import CallConfig, OpenRouterClient
+from transforms.openrouter.call_config import CallConfig
+from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.faults import Judged
 from transforms.openrouter.keys import resolve_key
 from transforms.openrouter.sender import Wire

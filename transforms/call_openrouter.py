@@ -22,7 +22,8 @@ from transforms.chat.profile import ModelProfile, special_literals
 from transforms.chat.render import refuse_long
 from transforms.failures import Failure, FailureKind, RecordError, Stage, fail, fail_each
 from transforms.generations import first_turn
-from transforms.openrouter.client import CallConfig, OpenRouterClient
+from transforms.openrouter.call_config import CallConfig
+from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.loop import ClientLoop, Tasks
 from transforms.openrouter.replies import read_completion
 from transforms.openrouter.wire import Request, Sampling, is_of_model, write_request

@@ -1,24 +1,29 @@
-"""What the service says of a generation that its response cache gave again.
+"""What the service says of a generation: one that its response cache gave again, or that was lost.
 
-A repeated answer has no counts; those of its first time are told by `GET /generation`. What was
-told is kept in the store, byte for byte, under a key of its own.
+A repeated answer has no counts; those of its first time are told by `GET /generation`. So is what a
+call has cost whose answer did not come whole. What was told is kept in the store, byte for byte,
+under a key of its own.
 """
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from http import HTTPStatus
+from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
-from transforms.openrouter.catalogue import as_dict
+from transforms.failures import StoreError
+from transforms.openrouter.budget import Budget
+from transforms.openrouter.costs import LOST, read_account, read_total
 from transforms.openrouter.faults import Judged
 from transforms.openrouter.sender import Sender, key_of
 from transforms.openrouter.store import Attempt, ResponseStore
 
 _WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 """The service does not know a generation for up to several seconds after its end."""
+_LOST_WAITS_S = (*_WAITS_S, 16.0, 32.0, 64.0, 128.0)
+"""What was lost may have been left before its end: hosts go on with it."""
 
 
 class Accounts:
@@ -33,9 +38,10 @@ class Accounts:
     ) -> None:
         self._store = store
         self._sender = sender
-        # Of a run of their own: they are no requests that the run paid for.
-        self._run_id = f"{run_id}-accounts"
+        # Of runs of their own: they are no requests that the run paid for.
+        self._run_id = run_id
         self._sleep = sleep
+        self._settling: set[asyncio.Task[None]] = set()
 
     async def complete(self, judged: Judged) -> Judged:
         """A repeated answer with its counts; as it is where nothing tells them, and any other."""
@@ -43,32 +49,47 @@ class Accounts:
             return judged
         path = f"/generation?id={quote(judged.repeats)}"
         known = [read_account(attempt) for attempt in await self._store.look_up(key_of(path))]
-        account = next(filter(None, known), None) or await self._ask(path)
+        account = next(filter(None, known), None) or await self._ask(path, "-accounts")
         if account.get("id") != judged.repeats:
             return judged
         return replace(judged, reply=judged.reply | {"usage": usage_of(account)})
 
-    async def _ask(self, path: str) -> dict[str, Any]:
+    def settle(self, lost: Attempt, budget: Budget) -> None:
+        """Asks beside all else what a lost call has cost, which was just booked at the mean."""
+        generation = dict(lost.headers).get("x-generation-id")
+        if generation and self._sender is not None:
+            task = asyncio.ensure_future(self._settle(generation, budget, budget.mean_usd()))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+
+    async def _settle(self, generation: str, budget: Budget, booked_usd: Decimal) -> None:
+        path = f"/generation?id={quote(generation)}"
+        with contextlib.suppress(StoreError):  # what was booked stays
+            account = await self._ask(path, LOST, _LOST_WAITS_S)
+            cost_usd = read_total(account)
+            if account.get("id") == generation and cost_usd is not None:
+                budget.correct(booked_usd, cost_usd)
+
+    async def close(self) -> None:
+        """Waits for what is being asked."""
+        if self._settling:
+            await asyncio.wait(self._settling, timeout=sum(_WAITS_S))
+        for task in self._settling:
+            task.cancel()
+
+    async def _ask(
+        self, path: str, kind: str, waits_s: tuple[float, ...] = _WAITS_S
+    ) -> dict[str, Any]:
         """The first account that is told, when it is durable; an empty one if none is."""
         if self._sender is None:
             return {}
-        for wait_s in (0.0, *_WAITS_S):
+        for wait_s in (0.0, *waits_s):
             if wait_s:
                 await self._sleep(wait_s)
-            attempt = await self._sender.ask(path, self._run_id)
+            attempt = await self._sender.ask(path, self._run_id + kind)
             if account := read_account(attempt):
                 await self._store.put(attempt)
                 return account
-        return {}
-
-
-def read_account(attempt: Attempt) -> dict[str, Any]:
-    """The object that a generation is told by; an empty one if it is not told."""
-    if attempt.status != HTTPStatus.OK or attempt.error is not None:
-        return {}
-    try:
-        return as_dict(as_dict(msgspec.json.decode(attempt.body)).get("data"))
-    except ValueError:
         return {}
 
 

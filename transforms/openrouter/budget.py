@@ -64,6 +64,10 @@ class Budget:
         elif maybe_paid:
             self.spent_usd += self.mean_usd()
 
+    def correct(self, booked_usd: Decimal, paid_usd: Decimal) -> None:
+        """What may have been paid is known now."""
+        self.spent_usd += paid_usd - booked_usd
+
     def estimate_usd(self) -> Decimal:
         """What one more request may cost."""
         dearest = max(self._costs, default=self._unknown_usd())

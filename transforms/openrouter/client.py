@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from urllib.parse import urlsplit
 
@@ -13,20 +11,18 @@ import tenacity
 
 from transforms.failures import FailureKind, RecordError, StoreError
 from transforms.openrouter.accounts import Accounts
-from transforms.openrouter.budget import Budget
-from transforms.openrouter.catalogue import Host, is_pinned, others_than
+from transforms.openrouter.call_config import CallConfig, gate_of, hosts_of
+from transforms.openrouter.catalogue import others_than
 from transforms.openrouter.claims import Claims
 from transforms.openrouter.faults import MAYBE_PAID, Judged, judge
-from transforms.openrouter.gate import Gate, Pass
+from transforms.openrouter.gate import Pass
 from transforms.openrouter.hints import hint_s
-from transforms.openrouter.limiter import Limiter
 from transforms.openrouter.open_store import host_folder, open_store
-from transforms.openrouter.pace import Pace
 from transforms.openrouter.preflight import preflight
 from transforms.openrouter.progress import Progress
 from transforms.openrouter.projection import Prices, project
 from transforms.openrouter.retry import AskAgainError, Tries, error_of
-from transforms.openrouter.sender import Sender, Wire
+from transforms.openrouter.sender import Sender
 from transforms.openrouter.store import Attempt
 from transforms.openrouter.wire import Request
 
@@ -34,35 +30,6 @@ _LOG = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 0.25
 _DRAIN_S = 120.0
 """After a stop, so long for what is on its way; then it is abandoned."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallConfig:
-    """What a process's client depends on; hashable, and free of secrets.
-
-    Attributes:
-        store: Where the response store is (`open_store`).
-        max_in_flight: Most requests at once, a process.
-        requests_per_minute: Most a minute, all processes of this host together.
-        max_cost_usd: Most this process may spend, with what the store says was spent before.
-        spent_usd: That.
-        prompts: How many it will be given, about, for the progress line.
-        prompt_tokens: Of all of them together, estimated.
-        send: False: answer from the store alone.
-        has_peers: Other processes of this host may hold prompts of the same text.
-    """
-
-    wire: Wire
-    store: str
-    run_id: str
-    max_in_flight: int
-    requests_per_minute: float | None = None
-    max_cost_usd: Decimal | None = None
-    spent_usd: Decimal = Decimal(0)
-    prompts: int | None = None
-    prompt_tokens: int = 0
-    send: bool = True
-    has_peers: bool = False
 
 
 class OpenRouterClient:
@@ -76,13 +43,13 @@ class OpenRouterClient:
     ) -> None:
         self._config = config
         self._store = open_store(config.store)
-        self._gate = _gate_of(config)
+        self._gate = gate_of(config)
         self._claims = Claims(host_folder(config.store) / "claims") if config.has_peers else None
         self._sleep = sleep or self._gate.rest
         self._sender = Sender(config.wire) if config.send else None
         self._accounts = Accounts(self._store, self._sender, config.run_id, self._sleep)
         self._gate.on_stop = self._drain
-        self._hosts = _hosts_of(config.wire)
+        self._hosts = hosts_of(config.wire)
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
         self._progress = Progress(self._gate, config.prompts)
@@ -127,6 +94,7 @@ class OpenRouterClient:
         if self._saying is not None:
             self._saying.cancel()
             self._progress.close()
+        await self._accounts.close()
         if self._sender is not None:
             await self._sender.close()
         if self._claims is not None:
@@ -236,6 +204,8 @@ class OpenRouterClient:
                 self._claims.give_back(request.sha256)
         tries.met.append(judged)
         self._progress.count(judged)
+        if judged.fault is not None and judged.fault.maybe_paid:
+            self._accounts.settle(attempt, self._gate.budget)
         if judged.fault is not None and not self._is_settled(tries):
             raise AskAgainError(judged, judged.fault, hint)
 
@@ -282,18 +252,3 @@ class OpenRouterClient:
         if self._is_settled(known):
             claims.give_back(request.sha256)
         return known
-
-
-def _hosts_of(wire: Wire) -> tuple[Host, ...] | None:
-    """None to choose from, or `None`: they are not known before the service was asked."""
-    chooses = wire.source.has_catalogue and not is_pinned(json.loads(wire.hosts))
-    return None if chooses else ()
-
-
-def _gate_of(config: CallConfig) -> Gate:
-    per_minute = config.requests_per_minute
-    return Gate(
-        limiter=Limiter(config.max_in_flight),
-        budget=Budget(config.max_cost_usd, spent_usd=config.spent_usd),
-        pace=Pace(host_folder(config.store) / "pace", per_minute) if per_minute else None,
-    )

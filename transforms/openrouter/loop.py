@@ -10,7 +10,8 @@ from typing import Any
 import uvloop
 
 from transforms.failures import FailureKind
-from transforms.openrouter.client import CallConfig, OpenRouterClient
+from transforms.openrouter.call_config import CallConfig
+from transforms.openrouter.client import OpenRouterClient
 
 Tasks = set[asyncio.Task[None]]
 _BEGUN_AT_ONCE = 32
