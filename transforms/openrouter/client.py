@@ -16,6 +16,7 @@ from transforms.openrouter.catalogue import others_than
 from transforms.openrouter.claims import Claims
 from transforms.openrouter.faults import MAYBE_PAID, Judged, judge
 from transforms.openrouter.gate import Pass
+from transforms.openrouter.health import Health
 from transforms.openrouter.hints import hint_s
 from transforms.openrouter.open_store import host_folder, open_store
 from transforms.openrouter.preflight import preflight
@@ -50,6 +51,7 @@ class OpenRouterClient:
         self._accounts = Accounts(self._store, self._sender, config.run_id, self._sleep)
         self._gate.on_stop = self._drain
         self._hosts = hosts_of(config.wire)
+        self._health = Health()
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
         self._progress = Progress(self._gate, config.prompts)
@@ -204,6 +206,7 @@ class OpenRouterClient:
                 self._claims.give_back(request.sha256)
         tries.met.append(judged)
         self._progress.count(judged)
+        self._health.note(judged)
         if judged.fault is not None and judged.fault.maybe_paid:
             self._accounts.settle(attempt, self._gate.budget)
         if judged.fault is not None and not self._is_settled(tries):
@@ -220,8 +223,10 @@ class OpenRouterClient:
     def _avoided(self, tries: Tries) -> tuple[str, ...]:
         """Slugs of the hosts that the next try leaves out; the last one is left."""
         must, may = tries.hosts_to_avoid()
-        hosts = self._hosts or ()
-        return others_than(must | may, hosts) or others_than(must, hosts)
+        ill = frozenset[str]() if tries.found_nobody() else self._health.left_out()
+        wishes = (must | may | ill, must | may, must)
+        left_out = (others_than(names, self._hosts or ()) for names in wishes if names)
+        return next(filter(None, left_out), ())
 
     async def _enter(self, request: Request, tries: Tries) -> Pass | None:
         """A place, and the right to ask; none if another process was told enough meanwhile."""
