@@ -55,14 +55,17 @@ class Answerer:
         self._kimi = kimi
 
     def write(
-        self, order: Order, generation: Generation, provider: Provider, *, is_hit: bool = False
-    ) -> Written:
+        self, order: Order, generation: Generation, provider: Provider, *,
+        is_hit: bool = False, cached_tokens: int = 0,
+    ) -> Written:  # fmt: skip
         """A reply without a fault. A hit of the response cache counts nothing and takes no time."""
         label = self._label(order, provider, is_hit=is_hit)
         said = wire.say(generation, provider, self._kimi)
         if _hides_thought(order.body):
             said = replace(said, thought="")
-        cost = wire.cost_of(said.prompt_tokens, len(generation.completion_ids), provider)
+        said = replace(said, cached_tokens=cached_tokens)
+        completion = len(generation.completion_ids)
+        cost = wire.cost_of(said.prompt_tokens, completion, provider, cached_tokens)
         if is_hit:
             cost = Cost()
             said = replace(said, prompt_tokens=0, completion_tokens=0, reasoning_tokens=0)

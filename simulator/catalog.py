@@ -11,6 +11,7 @@ from simulator.orders import CONTEXT_LENGTH, MODELS
 from simulator.routing import SUPPORTED_PARAMETERS
 from simulator.scenario import Provider
 from simulator.service import Service
+from simulator.wire import CACHED_DISCOUNT
 
 _SETTLED_S = 0.5
 """`/generation` does not know a generation before."""
@@ -27,6 +28,7 @@ class Catalog:
         paths = {
             "/models": self._models, "/models/{author}/{slug}/endpoints": self._endpoints,
             "/key": self._key, "/credits": self._credits, "/generation": self._generation,
+            "/generation/content": self._content,
         }  # fmt: skip
         bases = ("/api/v1", "/v1")
         return [web.get(base + path, handler) for base in bases for path, handler in paths.items()]
@@ -95,6 +97,14 @@ class Catalog:
             return _error(404, f"Generation {identity} not found")
         return web.json_response({"data": _account(entry)})
 
+    async def _content(self, request: web.Request) -> web.Response:
+        identity = request.query.get("id", "")
+        if not self._service.scenario.logs_content:
+            return _error(404, "Input/Output logging is not enabled for this generation")
+        if (content := self._service.content_of(identity)) is None:
+            return _error(404, f"Generation {identity} not found")
+        return web.json_response({"data": content})
+
 
 def _error(status: int, message: str) -> web.Response:
     return web.json_response(write_error(status, message), status=status)
@@ -106,7 +116,7 @@ def _pricing(provider: Provider) -> dict[str, str]:
         "prompt": f"{provider.input_price / 1e6:.10f}".rstrip("0"),
         "completion": f"{provider.output_price / 1e6:.10f}".rstrip("0"),
         "request": "0", "image": "0",
-        "input_cache_read": f"{provider.input_price / 6e6:.10f}".rstrip("0"),
+        "input_cache_read": f"{provider.input_price / 1e6 / CACHED_DISCOUNT:.10f}".rstrip("0"),
     }  # fmt: skip
 
 
@@ -141,7 +151,8 @@ def _account(entry: Entry) -> dict[str, Any]:
         "native_finish_reason": entry.finish_reason,
         "tokens_prompt": prompt, "tokens_completion": completion,
         "native_tokens_prompt": prompt, "native_tokens_completion": completion,
-        "native_tokens_reasoning": entry.reasoning_tokens, "native_tokens_cached": 0,
+        "native_tokens_reasoning": entry.reasoning_tokens,
+        "native_tokens_cached": entry.cached_tokens,
         "is_byok": False, "api_type": "completions",
         "response_cache_source_id": entry.source_id,
     }  # fmt: skip

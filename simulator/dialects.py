@@ -1,15 +1,14 @@
-"""Whose field names an answer has: OpenRouter's, vLLM's or SGLang's. One engine samples for all."""
+"""Whose field names an answer has: the gateway's, an engine's or a host's. One engine samples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from simulator import extensions, refusal_bodies
 from simulator.engine import Generation
+from simulator.extensions import Extend, Sampled
 from simulator.tokens import Kimi
 from simulator.wire import Label, write_details
-
-_FLAT_LOGPROB = -0.25
-"""What every token gets: the simulator has ids, not probabilities."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,19 +20,22 @@ class Dialect:
         pads: Sends keep-alive padding and comments.
         reasoning_key: Where a message has its thought; in a request, engines read no other name.
         finish: Fields of a choice beside finish_reason.
-        extend: Adds token ids to a whole answer where the request asks for them.
+        extend: Adds to a whole answer what only this source has, ids where the request asks for
+            them.
         refusal: An error body of a status and a message; none is OpenRouter's envelope.
+        unknown_model: What is said of one.
     """
 
     name: str
     needs_key: bool = False
     pads: bool = False
     reasoning_key: str = "reasoning"
-    finish: Callable[[str | None], dict[str, Any]]
-    extend: Callable[[dict[str, Any], dict[str, Any], Generation, Kimi], None]
+    finish: Callable[[str | None], dict[str, Any]] = lambda _reason: {}
+    extend: Extend = lambda _answer, _sampled: None
     refusal: Callable[[int, str], dict[str, Any]] | None = None
     streams_ids: bool = False
     accepts_any_model: bool = False
+    unknown_model: str = "The model `{}` does not exist."
 
     @property
     def is_gateway(self) -> bool:
@@ -95,43 +97,10 @@ class Dialect:
         counts = ("prompt_tokens", "completion_tokens", "total_tokens")
         adapted["usage"] = {key: answer["usage"][key] for key in counts}
         adapted["usage"]["prompt_tokens_details"] = None
-        self.extend(adapted, body, generation, kimi)
+        usage = answer["usage"]
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        self.extend(adapted, Sampled(body, generation, kimi, usage["cost"], cached))
         return adapted
-
-
-def _vllm_ids(
-    answer: dict[str, Any], body: dict[str, Any], generation: Generation, _kimi: Kimi
-) -> None:
-    if body.get("return_token_ids"):
-        answer["prompt_token_ids"] = generation.prompt_ids
-        answer["choices"][0]["token_ids"] = generation.completion_ids
-
-
-def _sglang_ids(
-    answer: dict[str, Any], body: dict[str, Any], generation: Generation, kimi: Kimi
-) -> None:
-    _vllm_ids(answer, body, generation, kimi)
-    if body.get("return_prompt_token_ids"):
-        answer["choices"][0]["prompt_token_ids"] = generation.prompt_ids
-    if body.get("return_meta_info") and body.get("logprobs"):
-        tokens = kimi.decode_bytes(generation.completion_ids)
-        pairs = zip(generation.completion_ids, tokens, strict=True)
-        logprobs = [[_FLAT_LOGPROB, one, token.decode("utf-8", "replace")] for one, token in pairs]
-        answer["choices"][0]["meta_info"] = {
-            "prompt_tokens": len(generation.prompt_ids),
-            "completion_tokens": len(generation.completion_ids),
-            "output_token_logprobs": logprobs,
-        }
-
-
-def _vllm_error(status: int, message: str) -> dict[str, Any]:
-    kind = "NotFoundError" if status == 404 else "BadRequestError"  # noqa: PLR2004
-    return {"error": {"message": message, "type": kind, "param": None, "code": status}}
-
-
-def _sglang_error(status: int, message: str) -> dict[str, Any]:
-    kind = "BadRequestError"
-    return {"object": "error", "message": message, "type": kind, "param": None, "code": status}
 
 
 def _matched(reason: str | None) -> dict[str, Any]:
@@ -139,17 +108,36 @@ def _matched(reason: str | None) -> dict[str, Any]:
 
 
 DIALECTS = {
-    "openrouter": Dialect(
-        name="openrouter", needs_key=True, pads=True,
-        finish=lambda reason: {"native_finish_reason": reason},
-        extend=lambda _answer, _body, _generation, _kimi: None,
-    ),
-    "vllm": Dialect(
-        name="vllm", finish=lambda _reason: {"stop_reason": None}, extend=_vllm_ids,
-        refusal=_vllm_error, streams_ids=True,
-    ),
-    "sglang": Dialect(
-        name="sglang", reasoning_key="reasoning_content", finish=_matched, extend=_sglang_ids,
-        refusal=_sglang_error, accepts_any_model=True,
-    ),
+    dialect.name: dialect
+    for dialect in (
+        Dialect(
+            name="openrouter", needs_key=True, pads=True,
+            finish=lambda reason: {"native_finish_reason": reason},
+        ),
+        Dialect(
+            name="vllm", finish=lambda _reason: {"stop_reason": None},
+            extend=extensions.add_ids, refusal=refusal_bodies.vllm, streams_ids=True,
+        ),
+        Dialect(
+            name="sglang", reasoning_key="reasoning_content", finish=_matched,
+            extend=extensions.add_meta_info, refusal=refusal_bodies.sglang, accepts_any_model=True,
+        ),
+        Dialect(
+            name="moonshot", needs_key=True, reasoning_key="reasoning_content",
+            extend=extensions.add_cached_tokens, refusal=refusal_bodies.moonshot,
+            unknown_model="Not found the model {} or Permission denied",
+        ),
+        Dialect(
+            name="together", needs_key=True, extend=extensions.add_legacy_ids,
+            refusal=refusal_bodies.together,
+        ),
+        Dialect(
+            name="fireworks", needs_key=True, reasoning_key="reasoning_content",
+            extend=extensions.add_logprobs, refusal=refusal_bodies.fireworks,
+        ),
+        Dialect(
+            name="deepinfra", needs_key=True, reasoning_key="reasoning_content",
+            extend=extensions.add_estimated_cost, refusal=refusal_bodies.deepinfra,
+        ),
+    )
 }  # fmt: skip

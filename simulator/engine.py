@@ -101,10 +101,11 @@ def wants_thought(body: dict[str, Any]) -> bool:
     """False where the request switches thinking off, in OpenRouter's way or an engine's."""
     reasoning = body.get("reasoning") or {}
     template = body.get("chat_template_kwargs") or {}
+    switch = body.get("thinking") or {}
     off = reasoning.get("enabled") is False or "none" in (
         reasoning.get("effort"), body.get("reasoning_effort")
     )  # fmt: skip
-    return not off and template.get("thinking") is not False
+    return not off and template.get("thinking") is not False and switch.get("type") != "disabled"
 
 
 def _write(rng: random.Random, kimi: Kimi, language: str, tokens: float) -> list[int]:

@@ -27,6 +27,7 @@ class Said:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
+    cached_tokens: int = 0
 
 
 Habit = Callable[[Said], Said]

@@ -17,6 +17,7 @@ class Entry:
     Attributes:
         usd: What is charged for it in the end.
         prompt_tokens, completion_tokens, reasoning_tokens: As its host counted them.
+        cached_tokens: Of the prompt, kept by the host.
         source_id: The generation that the response cache gave again.
         chunks: Of a stream, each ended by NUL: a list would be ten times as large.
     """
@@ -33,6 +34,7 @@ class Entry:
     prompt_tokens: int
     completion_tokens: int
     reasoning_tokens: int
+    cached_tokens: int = 0
     source_id: str | None = None
     chunks: str | None = None
     is_cancelled: bool = False

@@ -22,6 +22,7 @@ CONTEXT_LENGTH = 262144
 _KINDS: dict[str, Any] = {
     "max_tokens": int, "max_completion_tokens": int, "provider": dict, "reasoning": dict,
     "tools": list, "stream": bool, "response_format": dict, "chat_template_kwargs": dict,
+    "thinking": dict,
 }  # fmt: skip
 """What a field must be if it is there and not null."""
 
@@ -112,7 +113,7 @@ def check_order(order: Order, scenario: Scenario, dialect: Dialect) -> None:
 
 def _unknown_model(model: Any, dialect: Dialect) -> Refused:
     if not dialect.is_gateway:
-        return bad_request(f"The model `{model}` does not exist.", 404)
+        return bad_request(dialect.unknown_model.format(model), 404)
     availability = {"code": "model_not_found", "retryable": False, "requested_models": [model]}
     return bad_request(f"{model} is not a valid model ID", availability=availability)
 

@@ -101,6 +101,10 @@ class Scenario:
         caches_abandoned: What is generated after its client left, or whose connection broke, goes
             into the response cache all the same: whole answers, and streams of hosts that do not
             stop. Nobody has documented what the service does.
+        prompt_caching: Hosts keep prompts: tokens at the beginning that they have seen cost a
+            sixth, and the conversation stays with its host. Answers then depend on the order of
+            requests.
+        logs_content: The account logs inputs and outputs: `/generation/content` gives them.
         call_rate: Share of requests with tools that are answered by calls.
         truncate_rate: Share of answers that `max_tokens` is lowered for, so that they are cut.
         faults: Rate of each fault by its name in `simulator.faults.FAULTS`; at most one happens.
@@ -118,6 +122,8 @@ class Scenario:
     drift: float = 0.0
     tokens_per_chunk: int = 1
     caches_abandoned: bool = False
+    prompt_caching: bool = False
+    logs_content: bool = False
     providers: tuple[Provider, ...] = (
         Provider("Chutes", 0.44, 2.0),
         Provider("Fireworks", 0.6, 3.0),

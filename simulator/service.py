@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from simulator import wire
 from simulator.answering import Answerer, Written
@@ -15,6 +16,7 @@ from simulator.faults.refusals import Refused, refuse
 from simulator.habits import hear
 from simulator.ledger import Entry, Ledger
 from simulator.orders import Order, bad_request, check_order, demand_key, read_order
+from simulator.prompt_cache import PromptCache
 from simulator.replay import Replay
 from simulator.reply import Piece, Reply, write_json
 from simulator.response_cache import Cached, ResponseCache, hit_headers, ttl_of
@@ -71,6 +73,7 @@ class Service:
         self.ledger = Ledger()
         self._capacity = Capacity(self.scenario)
         self._cache = ResponseCache()
+        self._prompts = PromptCache()
         self._first_s: float | None = None
 
     def take(self, headers: Mapping[str, str], raw: bytes) -> Exchange:
@@ -108,6 +111,8 @@ class Service:
         if too_much := self._capacity.refuse_early(time.monotonic(), self.ledger, weight_usd):
             raise Refused(too_much)
         providers = route(self.scenario, order.body, self._elapsed_s(), order.rng)
+        if self.scenario.prompt_caching:
+            providers = self._prompts.prefer(order, providers)
         fault = self._choose(order, providers[0])
         if fault and fault.is_refusal:
             return self._serve_refusal(order, fault, providers[0])
@@ -158,7 +163,8 @@ class Service:
             generation = sample(heard, self.scenario, order.rng, self._kimi)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise bad_request(f"cannot render: {error}") from error
-        written = self._answerer.write(order, generation, provider)
+        known = self._known(order, provider, generation)
+        written = self._answerer.write(order, generation, provider, cached_tokens=known)
         status = {"X-OpenRouter-Cache-Status": "MISS"} if key else {}
         written.reply = replace(written.reply, headers={**written.reply.headers, **status})
         fault = fault if fault and fault.fits(written.told) else None
@@ -166,6 +172,12 @@ class Service:
         exchange.store = key if fault is None or fault.of_connection else None
         exchange.whole_s = time.monotonic() + written.reply.seconds
         return exchange
+
+    def _known(self, order: Order, provider: Provider, generation: Generation) -> int:
+        """Tokens of the prompt that the host has kept."""
+        if not self.scenario.prompt_caching:
+            return 0
+        return self._prompts.count(order, provider, generation.prompt_ids)
 
     def _exchange(
         self, order: Order, generation: Generation, provider: Provider,
@@ -194,6 +206,7 @@ class Service:
             prompt_tokens=written.said.prompt_tokens,
             completion_tokens=written.said.completion_tokens,
             reasoning_tokens=written.said.reasoning_tokens,
+            cached_tokens=written.said.cached_tokens,
         )  # fmt: skip
 
     def _serve_cached(self, order: Order, cached: Cached) -> Exchange:
@@ -250,6 +263,16 @@ class Service:
     def find_entry(self, identity: str) -> Entry | None:
         """A generation that was booked."""
         return self.ledger.entries.get(identity)
+
+    def content_of(self, identity: str) -> dict[str, Any] | None:
+        """What was read and written, as the account's log has it."""
+        if (entry := self.find_entry(identity)) is None:
+            return None
+        thought, _, answer = self._kimi.decode(entry.completion_ids).rpartition("</think>")
+        return {
+            "input": {"prompt": self._kimi.decode(entry.prompt_ids)},
+            "output": {"completion": answer, "reasoning": thought},
+        }
 
 
 def _stops(exchange: Exchange) -> bool:

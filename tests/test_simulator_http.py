@@ -23,6 +23,7 @@ SCENARIO = {
     "providers": [{"name": "Chutes", "price": [0.4, 2.0]}],
     "expiration_date": "2026-12-31",
     "limits": {"key_limit_usd": 5},
+    "logs_content": True,
     "force": [{"match": f"fault:{name}.", "fault": name} for name in FORCED],
 }
 """An answer takes half a second."""
@@ -159,6 +160,12 @@ def test_a_generation_is_known_later(server: Server) -> None:
     assert found["data"]["provider_name"] == "Chutes"
     assert found["data"]["native_tokens_completion"] > 0
     assert get(server, "/generation?id=gen-1")[0] == 404
+    message = json.loads(raw[raw.index(b"{") : raw.rindex(b"}") + 1])["choices"][0]["message"]
+    content = get(server, f"/generation/content?id={identity}")[1]["data"]
+    assert content["output"]["reasoning"] == message["reasoning"]
+    assert content["output"]["completion"] == message["content"] + "<|im_end|>"
+    assert "known" in content["input"]["prompt"]
+    assert get(server, "/generation/content?id=gen-1")[0] == 404
 
 
 def test_the_catalogue(server: Server) -> None:

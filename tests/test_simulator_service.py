@@ -320,6 +320,92 @@ def test_sglang_gives_logprobs_with_ids() -> None:
     assert ask(service, "a", stream=True, **asked).status == 400
 
 
+HOSTED = ("moonshot", "together", "fireworks", "deepinfra")
+
+
+@pytest.mark.parametrize("dialect", HOSTED)
+def test_hosts_have_fields_of_their_own(dialect: str) -> None:
+    service = Service(Scenario(), dialect=dialect)
+    assert service.take({}, request_of("a")).reply.status == 401
+    answer = answer_of(ask(service, "a"))
+    message, usage = answer["choices"][0]["message"], answer["usage"]
+    assert message["reasoning" if dialect == "together" else "reasoning_content"]
+    assert "provider" not in answer
+    assert "cost" not in usage
+    assert ("cached_tokens" in usage) == (dialect == "moonshot")
+    assert (usage.get("estimated_cost", 0) > 0) == (dialect == "deepinfra")
+    refused = ask(service, "a", model="other")
+    said = {
+        "moonshot": ("error", "Not found the model other or Permission denied"),
+        "deepinfra": ("detail", "The model `other` does not exist."),
+    }.get(dialect, ("error", "The model `other` does not exist."))
+    body = answer_of(refused)
+    assert refused.status == 404
+    assert list(body) == [said[0]]
+    assert said[1] in body[said[0]].values()
+    texts = [
+        choice["delta"].get("reasoning", choice["delta"].get("reasoning_content"))
+        for chunk in chunks_of(ask(service, "b", stream=True))
+        for choice in chunk["choices"]
+    ]
+    assert any(texts)
+
+
+def test_hosts_tell_ids_and_logprobs_in_old_forms() -> None:
+    together, fireworks = (Service(Scenario(), dialect=name) for name in HOSTED[1:3])
+    legacy = answer_of(ask(together, "a", logprobs=1))["choices"][0]["logprobs"]
+    assert legacy["token_ids"] == truth_of(together)[0]["completion_ids"]
+    assert len(legacy["tokens"]) == len(legacy["token_logprobs"]) == len(legacy["token_ids"])
+    modern = answer_of(ask(fireworks, "a", logprobs=True))["choices"][0]["logprobs"]["content"]
+    told = b"".join(bytes(entry["bytes"]) for entry in modern).decode()
+    assert told == load_kimi().decode(truth_of(fireworks)[0]["completion_ids"])
+    assert set(answer_of(ask(fireworks, "a", logprobs=1))["choices"][0]["logprobs"]) == {
+        "tokens", "token_logprobs",
+    }  # fmt: skip
+
+
+def test_moonshot_switches_thinking_off_in_its_own_way() -> None:
+    service = Service(Scenario(), dialect="moonshot")
+    ask(service, "a", thinking={"type": "disabled"})
+    assert truth_of(service)[0]["prompt_ids"][-2:] == [163606, 163607]
+
+
+def test_a_conversation_stays_with_the_host_that_knows_its_beginning() -> None:
+    """Cached tokens cost a sixth; another conversation has none."""
+    hosts = tuple(Provider(name, 6.0, 3.0) for name in ("A", "B", "C", "D"))
+    service = Service(Scenario(providers=hosts, prompt_caching=True))
+    begin = "A question that is long enough to fill several blocks of tokens. " * 4
+    answers = [
+        answer_of(ask(service, begin, messages=conversation(begin, turns), seed=turns))
+        for turns in range(1, 30)
+    ]
+    hits = [n for n, one in enumerate(answers) if cached_of(one)]
+    first = hits[0]
+    assert {one["provider"] for one in answers[first:]} == {answers[first]["provider"]}
+    last = answers[-1]
+    cached, prompt = cached_of(last), last["usage"]["prompt_tokens"]
+    assert cached % 16 == 0
+    assert prompt - 100 < cached < prompt
+    paid = last["usage"]["cost_details"]["upstream_inference_prompt_cost"]
+    assert paid == pytest.approx((prompt - cached + cached / 6) * 6 / 1e6)
+    assert cached_of(answer_of(ask(service, "Another question. " * 20))) == 0
+    told = answer_of(ask(service, begin, messages=conversation(begin, 31), session_id="s"))
+    assert cached_of(told) == 0
+
+
+def conversation(begin: str, turns: int) -> list[dict[str, str]]:
+    messages = [{"role": "user", "content": begin}]
+    for turn in range(turns):
+        messages += [{"role": "assistant", "content": f"Answer {turn}."},
+                     {"role": "user", "content": f"And {turn}?"}]  # fmt: skip
+    return messages
+
+
+def cached_of(answer: dict[str, Any]) -> int:
+    cached: int = answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+    return cached
+
+
 def test_thinking_can_be_switched_off() -> None:
     service = Service(Scenario())
     answer = answer_of(ask(service, "a", reasoning={"enabled": False}))

@@ -168,6 +168,17 @@ def test_an_engine_is_asked_for_its_ids_and_they_are_kept(tmp_path: Path, source
             assert row["cost_usd"] is None
 
 
+def test_ids_that_a_host_tells_beside_logprobs_are_kept(tmp_path: Path) -> None:
+    write_prompts(tmp_path, example_prompts(10))
+    flags = ("--source", "openai", "--api_key", "env:OPENROUTER_API_KEY", "--delivery", "whole")
+    with serve_simulator("--dialect", "together") as server:
+        asked = ("--extra_body", '{"logprobs": 1}')
+        done = run_pipeline(tmp_path, server.base_url, *flags, *asked)
+        assert done.returncode == 0, done.stderr
+        good = assert_truth(tmp_path, server, 10)
+    assert {row["evidence"] for row in good.values()} == {"A1"}
+
+
 @pytest.mark.parametrize(
     ("source", "delivery", "streams"),
     [

@@ -188,6 +188,13 @@ def test_an_unknown_finish_reason_is_not_taken_for_success() -> None:
     assert (found.finish_reason, found.native_finish_reason) == (None, "abort")
 
 
+def test_a_host_s_own_word_for_the_end_is_stop() -> None:
+    body = reply(content="a")
+    body["choices"][0]["finish_reason"] = "eos"
+    found = read_completion(body)
+    assert (found.finish_reason, found.native_finish_reason) == (FinishReason.STOP, "eos")
+
+
 def test_a_lone_surrogate_is_read() -> None:
     assert read_body(b'{"a":"\\ud83d"}') == {"a": "\ud83d"}
 

@@ -16,7 +16,8 @@ from transforms.records import (
     Usage,
 )
 
-_FINISH_WORDS = frozenset(FinishReason)
+_FINISH_WORDS = {reason.value: reason for reason in FinishReason} | {"eos": FinishReason.STOP}
+"""Together writes `eos` now and then."""
 
 
 def read_body(body: bytes) -> Any:
@@ -44,7 +45,7 @@ def read_completion(reply: Any) -> Completion:
         word = read_text(choice.get("finish_reason"))
         return Completion(
             message=_read_message(choice["message"]),
-            finish_reason=FinishReason(word) if word in _FINISH_WORDS else None,
+            finish_reason=_FINISH_WORDS.get(word or ""),
             native_finish_reason=read_text(choice.get("native_finish_reason")) or word,
             generation_id=read_text(reply.get("id")),
             model=read_text(reply.get("model")),
@@ -88,8 +89,10 @@ def _read_chunks(chunks: Any) -> Chunks | None:
 
 
 def _read_server_ids(choice: dict[str, Any]) -> tuple[int, ...] | None:
-    """Sampled ids as vLLM and SGLang tell them: `token_ids`, or `meta_info` beside logprobs."""
-    if ids := _read_ids(choice.get("token_ids")):
+    """Sampled ids: `token_ids` (vLLM, SGLang), those of logprobs (Together), or `meta_info`."""
+    logprobs = choice.get("logprobs")
+    beside = logprobs.get("token_ids") if isinstance(logprobs, dict) else None
+    if ids := _read_ids(choice.get("token_ids")) or _read_ids(beside):
         return ids
     told = choice.get("meta_info")
     entries = told.get("output_token_logprobs") if isinstance(told, dict) else None
