@@ -27,7 +27,7 @@ CONTENT = (
     "differently when they get hot. At about 90 °C the strip snaps over and opens the switch. A "
     "second strip under the base protects the element if the kettle is empty. "
 )
-USAGE = {"prompt_tokens": 9, "completion_tokens": 268, "cost": 0.001}
+USAGE = {"prompt_tokens": 9, "completion_tokens": 272, "cost": 0.001}
 ANSWER = json.dumps(
     {
         "id": "gen-1",
@@ -37,15 +37,16 @@ ANSWER = json.dumps(
             {
                 "finish_reason": "stop",
                 "message": {
-                    "content": (CONTENT + THOUGHT).strip(),
-                    "reasoning": (THOUGHT + CONTENT).strip(),
+                    "content": f"Oi! {CONTENT}{THOUGHT}".strip(),
+                    "reasoning": f"Oi! {THOUGHT}{CONTENT}".strip(),
                 },
             }
         ],
         "usage": USAGE,
     }
 ).encode()
-"""1.6 KB and 268 tokens, as an API's answer to a short question."""
+"""1.6 KB and 272 tokens, as an API's answer to a short question. A blank that was trimmed before
+"Oi!" would show in the count: the rows become good."""
 EVENTS = 2000
 
 
