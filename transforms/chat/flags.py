@@ -1,7 +1,6 @@
 """Quality, not fidelity: what the model sampled, and a trainer may not want."""
 
 import json
-import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
@@ -10,7 +9,7 @@ from typing import Any
 import jsonschema
 
 from transforms.chat.calls import is_native
-from transforms.chat.profile import ModelProfile
+from transforms.chat.profile import ModelProfile, ToolGrammar
 from transforms.codes import Flag
 from transforms.records import Exchange, Message, ToolCall
 
@@ -82,14 +81,23 @@ def _of_ids(message: Message, profile: ModelProfile) -> Iterator[Flag]:
     tools = profile.answer.tools
     if tools is None:
         return
-    call = re.compile(
-        f"{re.escape(tools.call_begin)}(.*?){re.escape(tools.argument_begin)}", re.DOTALL
-    )
     text = (message.content or "") + (message.reasoning or "")
-    if any(not is_native(found.strip(), tools) for found in call.findall(text)):
+    if any(not is_native(found.strip(), tools) for found in _ids_in(text, tools)):
         yield Flag.MALFORMED_CALL_ID
     if tools.section_begin + tools.section_end in text:
         yield Flag.EMPTY_SECTION
+
+
+def _ids_in(text: str, tools: ToolGrammar) -> Iterator[str]:
+    """What stands between the beginning of a call and that of its arguments, as text."""
+    start = text.find(tools.call_begin)
+    while start >= 0:
+        start += len(tools.call_begin)
+        end = text.find(tools.argument_begin, start)
+        if end < 0:
+            return
+        yield text[start:end]
+        start = text.find(tools.call_begin, end)
 
 
 def _of_text(message: Message, tools: tuple[str, ...]) -> Iterator[Flag]:
