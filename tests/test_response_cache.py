@@ -26,11 +26,13 @@ from tests.test_client import KEY, config
 from transforms.call_openrouter import call_openrouter
 from transforms.chat.profile import ModelProfile
 from transforms.codes import Evidence, IssueCode
-from transforms.openrouter import sender
+from transforms.failures import FailureKind
+from transforms.openrouter import client, sender
 from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.open_store import open_store
-from transforms.openrouter.sender import key_of
+from transforms.openrouter.sender import Sender, key_of
 from transforms.openrouter.sqlite_store import SqliteStore
+from transforms.openrouter.store import Attempt
 from transforms.openrouter.wire import Request, Sampling
 from transforms.records import Exchange, Prompt, Verdict
 
@@ -84,16 +86,16 @@ class Asking:
         return asyncio.run(self._ask_each(requests))
 
     async def _ask(self, prompt: Prompt, delivery: str) -> Any:
-        client = OpenRouterClient(self._config, sleep=self._wait)
+        asking = OpenRouterClient(self._config, sleep=self._wait)
         sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=4000, delivery=delivery)
-        found = await call_openrouter(prompt, client, sampling, self._kimi)
-        await client.close()
+        found = await call_openrouter(prompt, asking, sampling, self._kimi)
+        await asking.close()
         return found
 
     async def _ask_each(self, requests: tuple[Request, ...]) -> list[str]:
-        client = OpenRouterClient(self._config, sleep=self._wait)
-        found = [(await client.answer(request)).reply["id"] for request in requests]
-        await client.close()
+        asking = OpenRouterClient(self._config, sleep=self._wait)
+        found = [(await asking.answer(request)).reply["id"] for request in requests]
+        await asking.close()
         return found
 
     async def _wait(self, seconds: float) -> None:
@@ -206,6 +208,40 @@ def test_what_lost_calls_have_cost_is_asked_and_counted(tmp_path: Path) -> None:
     assert paid == pytest.approx(ledger["charged_usd"])
     with contextlib.closing(SqliteStore(str(tmp_path / "out.store"))) as store:
         assert float(store.spent_usd() or 0) == pytest.approx(ledger["charged_usd"])
+
+
+def test_what_is_abandoned_after_a_stop_is_asked_for_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service knows a generation half a second after its end: to ask at once tells nothing."""
+    monkeypatch.setattr(client, "_DRAIN_S", 0.0)
+    (tmp_path / "key").write_text(KEY, "utf-8")
+    asked: list[str] = []
+    ask = Sender.ask
+
+    async def note(self: Sender, path: str, run_id: str) -> Attempt:
+        asked.append(path)
+        return await ask(self, path, run_id)
+
+    monkeypatch.setattr(Sender, "ask", note)
+
+    async def run(server: Server) -> None:
+        asking = OpenRouterClient(config(server.base_url, tmp_path))
+        calls = [asyncio.ensure_future(asking.answer(Request(request_of(f"{n}")))) for n in "abcd"]
+        await asyncio.sleep(1)  # headers come at once, the answer in half a minute
+        asking.stop(FailureKind.INTERRUPTED, "a stop")
+        await asyncio.gather(*calls, return_exceptions=True)
+        await asking.close()
+
+    slow = {"providers": [HOST], "latency": {"median_s": 30, "sigma": 0}}
+    with serve(tmp_path, slow) as server:
+        asyncio.run(run(server))
+        charged_usd = server.ledger()["charged_usd"]
+    with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
+        assert float(store.spent_usd() or 0) == pytest.approx(charged_usd)
+        assert charged_usd > 0
+    told = [path for path in asked if path.startswith("/generation")]
+    assert len(told) <= 4 * 4
 
 
 def test_another_sample_of_a_body_is_sampled(

@@ -24,6 +24,8 @@ _WAITS_S = (0.5, 1.0, 2.0, 4.0, 8.0)
 """The service does not know a generation for up to several seconds after its end."""
 _LOST_WAITS_S = (*_WAITS_S, 16.0, 32.0, 64.0, 128.0)
 """What was lost may have been left before its end: hosts go on with it."""
+_AT_ONCE = 32
+"""After a stop thousands of calls may be lost in one moment."""
 
 
 class Accounts:
@@ -42,6 +44,7 @@ class Accounts:
         self._run_id = run_id
         self._sleep = sleep
         self._settling: set[asyncio.Task[None]] = set()
+        self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def complete(self, judged: Judged) -> Judged:
         """A repeated answer with its counts; as it is where nothing tells them, and any other."""
@@ -86,7 +89,8 @@ class Accounts:
         for wait_s in (0.0, *waits_s):
             if wait_s:
                 await self._sleep(wait_s)
-            attempt = await self._sender.ask(path, self._run_id + kind)
+            async with self._places:
+                attempt = await self._sender.ask(path, self._run_id + kind)
             if account := read_account(attempt):
                 await self._store.put(attempt)
                 return account

@@ -36,7 +36,7 @@ _DRAIN_S = 120.0
 class OpenRouterClient:
     """Answers requests from the store, else from the service. Belongs to one event loop.
 
-    `sleep` waits between tries; by default not beyond a stop.
+    `sleep` waits between tries, by default not beyond a stop, and for what is told later.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ class OpenRouterClient:
         self._claims = Claims(host_folder(config.store) / "claims") if config.has_peers else None
         self._sleep = sleep or self._gate.rest
         self._sender = Sender(config.wire) if config.send else None
-        self._accounts = Accounts(self._store, self._sender, config.run_id, self._sleep)
+        # A stop is no reason not to wait: asked at once, the service knows no generation yet.
+        self._accounts = Accounts(self._store, self._sender, config.run_id, sleep or asyncio.sleep)
         self._gate.on_stop = self._drain
         self._hosts = hosts_of(config.wire)
         self._health = Health()
