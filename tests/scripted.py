@@ -23,9 +23,10 @@ class Reply:
 
 @dataclass(slots=True)
 class Script:
-    """Replies in order, and what was received."""
+    """Replies in order, and what was received; `costs`: what generations cost, by their ids."""
 
     replies: list[Reply]
+    costs: dict[str, float] = field(default_factory=dict)
     bodies: list[bytes] = field(default_factory=list)
     arrived_at: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -64,11 +65,18 @@ class Script:
         await response.write_eof()
         return response
 
+    async def tell(self, request: web.Request) -> web.Response:
+        identity = request.query["id"]
+        if identity not in self.costs:
+            return web.json_response({"error": {"code": 404}}, status=404)
+        return web.json_response({"data": {"id": identity, "total_cost": self.costs[identity]}})
+
 
 @contextlib.asynccontextmanager
 async def serve(script: Script) -> AsyncIterator[Script]:
     application = web.Application()
     application.router.add_post("/v1/chat/completions", script.answer)
+    application.router.add_get("/v1/generation", script.tell)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -5,11 +5,13 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline.tally import count_spent
 from tests import build
 from tests.programs import (
     Server,
@@ -21,6 +23,8 @@ from tests.programs import (
     start_and_wait_for,
     write_prompts,
 )
+from tests.scripted import Reply, Script, answer
+from tests.scripted import serve as serve_script
 from tests.simulated import request_of
 from tests.test_client import KEY, config
 from transforms.call_openrouter import call_openrouter
@@ -208,6 +212,30 @@ def test_what_lost_calls_have_cost_is_asked_and_counted(tmp_path: Path) -> None:
     assert paid == pytest.approx(ledger["charged_usd"])
     with contextlib.closing(SqliteStore(str(tmp_path / "out.store"))) as store:
         assert float(store.spent_usd() or 0) == pytest.approx(ledger["charged_usd"])
+
+
+USAGE = b'"usage":{"completion_tokens":4,"cost":0.25}'
+WITHOUT_FINISH = b'data: {"choices":[{"delta":{"content":"Oi"}}]}\n\ndata: {%s}\n\n' % USAGE
+
+
+@pytest.mark.parametrize("body", [WITHOUT_FINISH, b'{"choices":[{}],%s' % USAGE])
+def test_a_cut_answer_that_tells_its_cost_is_counted_once(body: bytes, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY, "utf-8")
+    cut = Reply(body=body, headers={"X-Generation-Id": "gen-0"})
+    script = Script([cut, answer()], costs={"gen-0": 0.25})
+
+    async def no_wait(_seconds: float) -> None:
+        return
+
+    async def ask() -> None:
+        async with serve_script(script):
+            asking = OpenRouterClient(config(script.base_url, tmp_path), sleep=no_wait)
+            await asking.answer(Request(b"{}"))
+            await asking.close()
+
+    asyncio.run(ask())
+    with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
+        assert store.spent_usd() == count_spent(store, "run").cost_usd == Decimal("0.5")
 
 
 def test_what_is_abandoned_after_a_stop_is_asked_for_in_time(

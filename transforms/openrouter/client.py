@@ -208,7 +208,7 @@ class OpenRouterClient:
         tries.met.append(judged)
         self._progress.count(judged)
         self._health.note(judged)
-        if judged.fault is not None and judged.fault.maybe_paid:
+        if judged.fault is not None and judged.fault.maybe_paid and judged.cost_usd is None:
             self._accounts.settle(attempt, self._gate.budget)
         if judged.fault is not None and not self._is_settled(tries):
             raise AskAgainError(judged, judged.fault, hint)

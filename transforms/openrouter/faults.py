@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from transforms.failures import FailureKind
-from transforms.openrouter.costs import read_cost
+from transforms.openrouter.costs import find_cost, read_cost
 from transforms.openrouter.replies import read_body, read_provider
 from transforms.openrouter.store import Attempt
 from transforms.records import Arrival
@@ -183,7 +183,8 @@ def _judge(attempt: Attempt, *, thinks: bool) -> Judged:
     try:
         reply = read_body(attempt.body)
     except (ValueError, RecursionError) as error:
-        return Judged(fault=BROKEN, detail=f"not JSON ({error}): {_shown(attempt.body)}")
+        detail = f"not JSON ({error}): {_shown(attempt.body)}"
+        return Judged(fault=BROKEN, detail=detail, cost_usd=find_cost(attempt.body))
     if not isinstance(reply, dict):
         return Judged(fault=BROKEN, detail=f"not an object: {_shown(attempt.body)}")
     found = _judge_reply(reply, attempt.body, thinks=thinks)
