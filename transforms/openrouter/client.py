@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
@@ -52,6 +53,7 @@ class OpenRouterClient:
         self._accounts = Accounts(self._store, self._sender, config.run_id, sleep or asyncio.sleep)
         self._gate.on_stop = self._drain
         self._hosts = hosts_of(config.wire)
+        self._ignored = frozenset(json.loads(config.wire.hosts).get("ignore") or ())
         self._health = Health()
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
@@ -219,15 +221,18 @@ class OpenRouterClient:
             return tries.is_settled()
         must, _ = tries.hosts_to_avoid()
         is_unknown = self._hosts is None and bool(must)
-        return not is_unknown and not others_than(must, self._hosts or ())
+        return not is_unknown and not self._slugs(must, tries)
 
     def _avoided(self, tries: Tries) -> tuple[str, ...]:
         """Slugs of the hosts that the next try leaves out; the last one is left."""
         must, may = tries.hosts_to_avoid()
-        ill = frozenset[str]() if tries.found_nobody() else self._health.left_out()
-        wishes = (must | may | ill, must | may, must)
-        left_out = (others_than(names, self._hosts or ()) for names in wishes if names)
-        return next(filter(None, left_out), ())
+        wishes = (must | may | self._health.left_out(), must | may, must)
+        return next(filter(None, (self._slugs(names, tries) for names in wishes)), ())
+
+    def _slugs(self, names: frozenset[str], tries: Tries) -> tuple[str, ...]:
+        """Of these hosts; none if there is no other, as listed or as the service said."""
+        slugs = others_than(names, self._hosts or ())
+        return () if tries.found_nobody(self._ignored.union(slugs)) else slugs
 
     async def _enter(self, request: Request, tries: Tries) -> Pass | None:
         """A place, and the right to ask; none if another process was told enough meanwhile."""
