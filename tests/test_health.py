@@ -148,3 +148,11 @@ def test_a_host_that_is_left_out_is_asked_where_no_other_is_left(tmp_path: Path)
     found = ask_one(tmp_path, scenario_of(force=empty), OTHER, later=False)
     assert found["provider"] == OTHER
     assert found["ledger"]["statuses"] == {"200": 2, "404": 1}
+
+
+def test_a_lost_call_is_sent_again_as_it_was(tmp_path: Path) -> None:
+    """Another body would not be found in the service's response cache, and be paid for again."""
+    lost = [{"match": "question!", "fault": "reset_mid_body", "times": 1}]
+    scenario = scenario_of(force=lost, caches_abandoned=True)
+    ledger = ask_one(tmp_path, scenario, CHEAP, later=True)["ledger"]
+    assert (ledger["requests"], ledger["charged"]) == (2, 1)

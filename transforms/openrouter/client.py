@@ -224,7 +224,9 @@ class OpenRouterClient:
         return not is_unknown and not self._slugs(must, tries)
 
     def _avoided(self, tries: Tries) -> tuple[str, ...]:
-        """Slugs of the hosts that the next try leaves out; the last one is left."""
+        """Slugs of the hosts that the next try leaves out; what was lost is sent as it was."""
+        if (lost := tries.lost()) is not None:
+            return lost.left_out
         must, may = tries.hosts_to_avoid()
         wishes = (must | may | self._health.left_out(), must | may, must)
         return next(filter(None, (self._slugs(names, tries) for names in wishes)), ())

@@ -72,6 +72,15 @@ class Tries:
         refused = (judged.left_out for judged in self.met if judged.fault is NOBODY_ELSE)
         return any(left_out.issuperset(slugs) for slugs in refused)
 
+    def lost(self) -> Judged | None:
+        """The call whose answer the service's response cache may hold, if no host said more."""
+        for judged in reversed(self.met):
+            if judged.fault is None or judged.fault.maybe_paid:
+                return judged if judged.fault else None
+            if judged.fault is NOBODY_ELSE or judged.fault.avoids_after is not None:
+                return None
+        return None
+
     def repeats_a_fault(self) -> bool:
         """Whether the service's response cache gave what is of no use."""
         return bool(self.met) and self.met[-1].repeats is not None
