@@ -156,3 +156,23 @@ def test_a_lost_call_is_sent_again_as_it_was(tmp_path: Path) -> None:
     scenario = scenario_of(force=lost, caches_abandoned=True)
     ledger = ask_one(tmp_path, scenario, CHEAP, later=True)["ledger"]
     assert (ledger["requests"], ledger["charged"]) == (2, 1)
+
+
+def test_a_prompt_that_nobody_answers_is_not_the_fault_of_hosts(tmp_path: Path) -> None:
+    """The second host is asked for those alone that the first gave nothing for."""
+    empty = [{"match": "question!", "fault": "empty_with_tokens", "times": 9}]
+    path = tmp_path / "scenario.yaml"
+    path.write_text(json.dumps(scenario_of(force=empty, outages=[])), "utf-8")
+    (tmp_path / "key").write_text(KEY, "utf-8")
+
+    async def ask(base_url: str) -> frozenset[str]:
+        client = OpenRouterClient(config(base_url, tmp_path))
+        for number in range(160):
+            end = "!" if number % 4 == 0 else ""
+            await client.answer(Request(request_of(f"{number} question{end}")))
+        await client.close()
+        return client._health.left_out()
+
+    with serve_simulator("--scenario", str(path)) as server:
+        assert asyncio.run(ask(server.base_url)) == set()
+        assert server.ledger()["providers"] == {CHEAP: 160, OTHER: 40}

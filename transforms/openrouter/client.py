@@ -209,7 +209,7 @@ class OpenRouterClient:
                 self._claims.give_back(request.sha256)
         tries.met.append(judged)
         self._progress.count(judged)
-        self._health.note(judged)
+        self._health.learn(tries.met)
         if judged.fault is not None and judged.fault.maybe_paid and judged.cost_usd is None:
             self._accounts.settle(attempt, self._gate.budget)
         if judged.fault is not None and not self._is_settled(tries):
