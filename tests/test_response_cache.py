@@ -194,17 +194,26 @@ def test_what_was_told_of_a_lost_answer_is_kept(
     with_store.close()
 
 
-def test_what_lost_calls_have_cost_is_asked_and_counted(tmp_path: Path) -> None:
-    """By generation: summary, data set, and what the next run takes to be spent."""
-    lost = [{"id": f"l{n}", "prompt": f"reset_mid_body! {n}"} for n in range(4)]
-    forgetting = LOSING | {"caches_abandoned": False}
-    forgetting["force"] = [{"match": "reset_mid_body!", "fault": "reset_mid_body", "times": 1}]
+@pytest.mark.parametrize(
+    ("fault", "is_cached"), [("reset_mid_body", False), ("reset_before_headers", True)]
+)
+def test_what_lost_calls_have_cost_is_asked_and_counted(
+    fault: str, tmp_path: Path, *, is_cached: bool
+) -> None:
+    """By generation: summary, data set, and what the next run takes to be spent.
+
+    A call that was lost before its headers came is named by the answer that is given again.
+    """
+    lost = [{"id": f"l{n}", "prompt": f"{fault}! {n}"} for n in range(4)]
+    losing = LOSING | {"caches_abandoned": is_cached}
+    losing["force"] = [{"match": f"{fault}!", "fault": fault, "times": 1}]
     write_prompts(tmp_path, [*lost, *example_prompts(8)])
-    with serve(tmp_path, forgetting) as server:
+    with serve(tmp_path, losing) as server:
         done = run_pipeline(tmp_path, server.base_url, "--delivery", "whole")
         assert done.returncode == 0, done.stderr
         ledger = server.ledger()
-    assert (ledger["charged"], ledger["duplicates"]) == (16, 4)
+    again = 0 if is_cached else 4
+    assert (ledger["charged"], ledger["duplicates"]) == (12 + again, again)
     told = assert_whole(tmp_path, 12)
     assert told["requests_sent"] == 16
     assert told["cost_usd"] == pytest.approx(ledger["charged_usd"])

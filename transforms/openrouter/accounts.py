@@ -46,16 +46,24 @@ class Accounts:
         self._settling: set[asyncio.Task[None]] = set()
         self._places = asyncio.Semaphore(_AT_ONCE)
 
-    async def complete(self, judged: Judged) -> Judged:
+    async def complete(self, judged: Judged, request_sha256: str) -> Judged:
         """A repeated answer with its counts; as it is where nothing tells them, and any other."""
         if not judged.repeats or judged.reply is None:
             return judged
         path = f"/generation?id={quote(judged.repeats)}"
         known = [read_account(attempt) for attempt in await self._store.look_up(key_of(path))]
-        account = next(filter(None, known), None) or await self._ask(path, "-accounts")
+        account = next(filter(None, known), None)
+        if account is None:
+            account = await self._ask(path, await self._kind(request_sha256))
         if account.get("id") != judged.repeats:
             return judged
         return replace(judged, reply=judged.reply | {"usage": usage_of(account)})
+
+    async def _kind(self, request_sha256: str) -> str:
+        """What was lost before its generation was named is what the cache gave again."""
+        attempts = await self._store.look_up(request_sha256)
+        are_nameless = any(one.error is not None and not one.headers for one in attempts)
+        return LOST if are_nameless else "-accounts"
 
     def settle(self, lost: Attempt, budget: Budget) -> None:
         """Asks beside all else what a lost call has cost, which was just booked at the mean."""

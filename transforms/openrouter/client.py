@@ -122,7 +122,7 @@ class OpenRouterClient:
         judged = tries.best()
         if judged.reply is None or judged.fault is not None:
             self._progress.fail()
-        return await self._accounts.complete(judged)
+        return await self._accounts.complete(judged, request.sha256)
 
     async def _known(self, request: Request) -> Tries:
         attempts = await self._store.look_up(request.sha256)
