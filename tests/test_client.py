@@ -16,7 +16,7 @@ from transforms.openrouter.call_config import CallConfig
 from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.faults import Judged
 from transforms.openrouter.keys import resolve_key
-from transforms.openrouter.sender import Wire
+from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.source import SOURCES
 from transforms.openrouter.sqlite_store import SqliteStore
 from transforms.openrouter.wire import Request
@@ -186,6 +186,30 @@ def test_what_hangs_is_abandoned_after_a_stop(
     assert [kind_of(item) for item in found] == [FailureKind.SERVICE_STOPPED] * 2
     (kept,) = SqliteStore(str(tmp_path / "store")).attempts(Request(b"1").sha256)
     assert str(kept.error).startswith("TimeoutError")
+
+
+def test_what_hangs_is_abandoned_beside_what_is_over_that_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among thousands of calls the deadline of one may pass in the turn of the loop that ends all.
+
+    A deadline that has passed cannot be moved.
+    """
+    abandon = Sender.abandon
+
+    def abandon_late(sender: Sender) -> None:
+        first, *others = sender._deadlines  # the timer of the first came a moment before
+        assert len(others) == 7
+        first._on_timeout()  # type: ignore[attr-defined]
+        abandon(sender)
+
+    monkeypatch.setattr(Sender, "abandon", abandon_late)
+    monkeypatch.setattr(client, "_DRAIN_S", 0.2)
+    run = Run(tmp_path, *[Reply(hangs=True)] * 8, Reply(status=402, body=b"{}"), max_in_flight=9)
+    started = time.monotonic()
+    found = run.ask(*[Request(b"%d" % number) for number in range(9)])
+    assert [kind_of(item) for item in found] == [FailureKind.SERVICE_STOPPED] * 9
+    assert time.monotonic() - started < 10
 
 
 def test_the_same_text_at_the_same_time_is_one_request(tmp_path: Path) -> None:

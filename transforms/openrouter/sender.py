@@ -119,7 +119,8 @@ class Sender:
         """Ends what is on its way, now; it may have been paid for."""
         now = asyncio.get_running_loop().time()
         for deadline in self._deadlines:
-            deadline.reschedule(now)
+            if not deadline.expired():  # it cannot be moved, and its call is over anyway
+                deadline.reschedule(now)
 
     async def close(self) -> None:
         await self._session.close()
