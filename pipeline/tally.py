@@ -130,7 +130,7 @@ def count_spent(store: ResponseStore, run_id: str) -> Spent:
         of_request = tries.setdefault(attempt.request_sha256, Tries())
         of_request.cost_usd += float(cost_usd)
         of_request.seconds += attempt.ended_at - attempt.started_at
-        if attempt.number == 1 or judge(attempt).reply is not None:
+        if attempt.number == 1 or _is_answer(attempt, store):
             answered.add(attempt.request_sha256)
         if not cost_usd:
             lost |= dict.fromkeys(_generations(attempt), attempt.request_sha256)
@@ -139,6 +139,15 @@ def count_spent(store: ResponseStore, run_id: str) -> Spent:
         if (request := lost.get(read_account(account).get("id", ""))) is not None:
             tries[request].cost_usd += float(cost_of(account))
     return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost, tries=tries)
+
+
+def _is_answer(attempt: Attempt, store: ResponseStore) -> bool:
+    """Whether it is what serves a row: of answers that are of no use the first is."""
+    judged = judge(attempt)
+    if judged.reply is None or judged.fault is None:
+        return judged.reply is not None
+    *before, _ = store.attempts(attempt.request_sha256)[: attempt.number]
+    return all(judge(one).reply is None for one in before)
 
 
 def _generations(attempt: Attempt) -> list[str]:
