@@ -12,13 +12,14 @@ from aiohttp import web
 
 @dataclass(slots=True)
 class Reply:
-    """What is sent; `cut` closes the connection in mid-body, `hangs` never answers."""
+    """What is sent, after so long; `cut` closes in mid-body, `hangs` never answers."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
     hangs: bool = False
+    after_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Script:
         self.keys.append(request.headers.get("Authorization"))
         self.headers.append(request.headers)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        await (asyncio.Event().wait() if reply.hangs else asyncio.sleep(0))
+        await (asyncio.Event().wait() if reply.hangs else asyncio.sleep(reply.after_s))
         response = web.StreamResponse(status=reply.status, headers=reply.headers)
         response.enable_chunked_encoding()
         await response.prepare(request)

@@ -3,13 +3,16 @@
 import asyncio
 import sqlite3
 import time
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import build
 from tests.scripted import Reply, Script, answer, serve
+from transforms.chat.evidence import came_over_time
 from transforms.failures import ConfigError, FailureKind, RecordError, StoreError
 from transforms.openrouter import client
 from transforms.openrouter.call_config import CallConfig
@@ -165,6 +168,29 @@ def test_no_connection_gives_up_with_the_reason(tmp_path: Path) -> None:
     found = asyncio.run(ask())
     assert kind_of(found) is FailureKind.PROVIDER_UNAVAILABLE
     assert "127.0.0.1" in str(found)
+
+
+@pytest.mark.parametrize("events", [1000, 10_000])
+def test_a_finished_answer_that_is_sent_as_a_stream_comes_at_once(
+    events: int, tmp_path: Path
+) -> None:
+    """However long it is: what is left in the kernel's buffer meanwhile did not come over time."""
+    (tmp_path / "key").write_text(KEY, "utf-8")
+    event = b'data: {"choices":[{"delta":{"content":" a"}}],"x":"%s"}\n\n' % (b"x" * 300)
+    end = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+    headers = {"Content-Type": "text/event-stream"}
+    script = Script([Reply(body=event * events + end, headers=headers, after_s=0.5)])
+
+    async def ask() -> Judged:
+        async with serve(script):
+            asking = OpenRouterClient(config(script.base_url, tmp_path))
+            found = await asking.answer(REQUEST)
+            await asking.close()
+            return found
+
+    found = asyncio.run(ask())
+    assert len(found.reply["choices"][0]["chunks"]["texts"]) == events
+    assert not came_over_time(replace(build.exchange(build.completion("a")), arrival=found.arrival))
 
 
 def test_a_fatal_answer_stops_what_was_not_sent(tmp_path: Path) -> None:
