@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from decimal import Decimal
@@ -221,6 +222,32 @@ def test_what_lost_calls_have_cost_is_asked_and_counted(
     assert paid == pytest.approx(ledger["charged_usd"])
     with contextlib.closing(SqliteStore(str(tmp_path / "out.store"))) as store:
         assert float(store.spent_usd() or 0) == pytest.approx(ledger["charged_usd"])
+
+
+class KilledError(Exception):
+    """Ends a client before it waits."""
+
+
+def test_what_a_killed_run_has_lost_is_counted_when_it_is_given_again(
+    tmp_path: Path, kimi: ModelProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service tells nothing of a generation for half a second: the first run ends before."""
+
+    async def die(_seconds: float) -> None:
+        raise KilledError
+
+    with serve(tmp_path, LOSING | {"speed": 1}) as server:
+        killed = Asking(tmp_path, server, kimi, run_id="first")
+        later = Asking(tmp_path, server, kimi, run_id="second")
+        monkeypatch.setattr(killed, "_wait", die)
+        with pytest.raises(KilledError):
+            killed.ask()
+        time.sleep(1)
+        later.ask()
+        charged_usd = server.ledger()["charged_usd"]
+    with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
+        assert float(store.spent_usd() or 0) == pytest.approx(charged_usd)
+        assert float(count_spent(store, "second").cost_usd) == pytest.approx(charged_usd)
 
 
 USAGE = b'"usage":{"completion_tokens":4,"cost":0.25}'

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from transforms.failures import StoreError
 from transforms.openrouter.budget import Budget
-from transforms.openrouter.costs import LOST, read_account, read_total
+from transforms.openrouter.costs import LOST, cost_of, read_account, read_total
 from transforms.openrouter.faults import Judged
 from transforms.openrouter.sender import Sender, key_of
 from transforms.openrouter.store import Attempt, ResponseStore
@@ -54,16 +54,23 @@ class Accounts:
         known = [read_account(attempt) for attempt in await self._store.look_up(key_of(path))]
         account = next(filter(None, known), None)
         if account is None:
-            account = await self._ask(path, await self._kind(request_sha256))
+            account = await self._ask(path, await self._kind(judged.repeats, request_sha256))
         if account.get("id") != judged.repeats:
             return judged
         return replace(judged, reply=judged.reply | {"usage": usage_of(account)})
 
-    async def _kind(self, request_sha256: str) -> str:
-        """What was lost before its generation was named is what the cache gave again."""
+    async def _kind(self, generation: str, request_sha256: str) -> str:
+        """Whether a call has paid for it of which no account is, and will be, kept."""
         attempts = await self._store.look_up(request_sha256)
-        are_nameless = any(one.error is not None and not one.headers for one in attempts)
-        return LOST if are_nameless else "-accounts"
+        is_lost = any(self._is_lost(one, generation) for one in attempts)
+        return LOST if is_lost else "-accounts"
+
+    def _is_lost(self, attempt: Attempt, generation: str) -> bool:
+        """Before its headers came, or in a run that ended before it was told."""
+        if attempt.error is not None and not attempt.headers:
+            return True
+        is_it = dict(attempt.headers).get("x-generation-id") == generation
+        return is_it and attempt.run_id != self._run_id and not cost_of(attempt)
 
     def settle(self, lost: Attempt, budget: Budget) -> None:
         """Asks beside all else what a lost call has cost, which was just booked at the mean."""
