@@ -24,10 +24,14 @@ class Reply:
 
 @dataclass(slots=True)
 class Script:
-    """Replies in order, and what was received; `costs`: what generations cost, by their ids."""
+    """Replies in order, and what was received.
+
+    `costs`: what generations cost, by their ids; `names`: as their accounts call them, if not so.
+    """
 
     replies: list[Reply]
     costs: dict[str, float] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
     bodies: list[bytes] = field(default_factory=list)
     arrived_at: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -70,7 +74,8 @@ class Script:
         identity = request.query["id"]
         if identity not in self.costs:
             return web.json_response({"error": {"code": 404}}, status=404)
-        return web.json_response({"data": {"id": identity, "total_cost": self.costs[identity]}})
+        name = self.names.get(identity, identity)
+        return web.json_response({"data": {"id": name, "total_cost": self.costs[identity]}})
 
 
 @contextlib.asynccontextmanager

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -254,24 +255,36 @@ USAGE = b'"usage":{"completion_tokens":4,"cost":0.25}'
 WITHOUT_FINISH = b'data: {"choices":[{"delta":{"content":"Oi"}}]}\n\ndata: {%s}\n\n' % USAGE
 
 
+async def ask_script(script: Script, folder: Path) -> None:
+    """One request, without waiting for anything."""
+
+    async def no_wait(_seconds: float) -> None:
+        return
+
+    async with serve_script(script):
+        asking = OpenRouterClient(config(script.base_url, folder), sleep=no_wait)
+        await asking.answer(Request(b"{}"))
+        await asking.close()
+
+
 @pytest.mark.parametrize("body", [WITHOUT_FINISH, b'{"choices":[{}],%s' % USAGE])
 def test_a_cut_answer_that_tells_its_cost_is_counted_once(body: bytes, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY, "utf-8")
     cut = Reply(body=body, headers={"X-Generation-Id": "gen-0"})
     script = Script([cut, answer()], costs={"gen-0": 0.25})
 
-    async def no_wait(_seconds: float) -> None:
-        return
-
-    async def ask() -> None:
-        async with serve_script(script):
-            asking = OpenRouterClient(config(script.base_url, tmp_path), sleep=no_wait)
-            await asking.answer(Request(b"{}"))
-            await asking.close()
-
-    asyncio.run(ask())
+    asyncio.run(ask_script(script, tmp_path))
     with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
         assert store.spent_usd() == count_spent(store, "run").cost_usd == Decimal("0.5")
+
+
+def test_an_account_of_another_generation_is_not_counted(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY, "utf-8")
+    cut = replace(answer(), cut=True, headers={"X-Generation-Id": "gen-0"})
+    script = Script([cut, answer()], costs={"gen-0": 9}, names={"gen-0": ["gen-1"]})
+    asyncio.run(ask_script(script, tmp_path))
+    with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
+        assert store.spent_usd() == count_spent(store, "run").cost_usd == Decimal("0.25")
 
 
 def test_what_is_abandoned_after_a_stop_is_asked_for_in_time(

@@ -50,11 +50,12 @@ class Accounts:
         """A repeated answer with its counts; as it is where nothing tells them, and any other."""
         if not judged.repeats or judged.reply is None:
             return judged
-        path = f"/generation?id={quote(judged.repeats)}"
-        known = [read_account(attempt) for attempt in await self._store.look_up(key_of(path))]
+        attempts = await self._store.look_up(key_of(_path(judged.repeats)))
+        known = [read_account(attempt) for attempt in attempts]
         account = next(filter(None, known), None)
         if account is None:
-            account = await self._ask(path, await self._kind(judged.repeats, request_sha256))
+            kind = await self._kind(judged.repeats, request_sha256)
+            account = await self._ask(judged.repeats, kind)
         if account.get("id") != judged.repeats:
             return judged
         return replace(judged, reply=judged.reply | {"usage": usage_of(account)})
@@ -81,11 +82,9 @@ class Accounts:
             task.add_done_callback(self._settling.discard)
 
     async def _settle(self, generation: str, budget: Budget, booked_usd: Decimal) -> None:
-        path = f"/generation?id={quote(generation)}"
         with contextlib.suppress(StoreError):  # what was booked stays
-            account = await self._ask(path, LOST, _LOST_WAITS_S)
-            cost_usd = read_total(account)
-            if account.get("id") == generation and cost_usd is not None:
+            cost_usd = read_total(await self._ask(generation, LOST, _LOST_WAITS_S))
+            if cost_usd is not None:
                 budget.correct(booked_usd, cost_usd)
 
     async def close(self) -> None:
@@ -96,20 +95,25 @@ class Accounts:
             task.cancel()
 
     async def _ask(
-        self, path: str, kind: str, waits_s: tuple[float, ...] = _WAITS_S
+        self, generation: str, kind: str, waits_s: tuple[float, ...] = _WAITS_S
     ) -> dict[str, Any]:
-        """The first account that is told, when it is durable; an empty one if none is."""
+        """The first account of it that is told, when it is durable; an empty one if none is."""
         if self._sender is None:
             return {}
         for wait_s in (0.0, *waits_s):
             if wait_s:
                 await self._sleep(wait_s)
             async with self._places:
-                attempt = await self._sender.ask(path, self._run_id + kind)
-            if account := read_account(attempt):
+                attempt = await self._sender.ask(_path(generation), self._run_id + kind)
+            account = read_account(attempt)
+            if account.get("id") == generation:
                 await self._store.put(attempt)
                 return account
         return {}
+
+
+def _path(generation: str) -> str:
+    return f"/generation?id={quote(generation)}"
 
 
 def usage_of(account: dict[str, Any]) -> dict[str, Any]:
