@@ -16,7 +16,7 @@ from transforms.encoding.formats import FORMATS, Format
 from transforms.failures import Stage
 from transforms.openrouter.costs import LOST, cost_of, read_account
 from transforms.openrouter.faults import judge
-from transforms.openrouter.store import IMPORTED, ResponseStore
+from transforms.openrouter.store import IMPORTED, Attempt, ResponseStore
 
 _COLUMNS = ["id", "dataset", "provider", "evidence", "request_sha256"]
 _BEFORE_ANSWER = {Stage.READ.value, Stage.CALL.value}
@@ -130,15 +130,31 @@ def count_spent(store: ResponseStore, run_id: str) -> Spent:
         of_request = tries.setdefault(attempt.request_sha256, Tries())
         of_request.cost_usd += float(cost_usd)
         of_request.seconds += attempt.ended_at - attempt.started_at
-        if attempt.number == 1 or judge(attempt).reply is not None:
+        if attempt.number == 1 or _is_answer(attempt, store):
             answered.add(attempt.request_sha256)
-        if not cost_usd and (generation := dict(attempt.headers).get("x-generation-id")):
-            lost[generation] = attempt.request_sha256
+        if not cost_usd:
+            lost |= dict.fromkeys(_generations(attempt), attempt.request_sha256)
     for account in store.attempts_of_run(run_id + LOST):
         cost += cost_of(account)
         if (request := lost.get(read_account(account).get("id", ""))) is not None:
             tries[request].cost_usd += float(cost_of(account))
     return Spent(requests=requests, answered=frozenset(answered), cost_usd=cost, tries=tries)
+
+
+def _is_answer(attempt: Attempt, store: ResponseStore) -> bool:
+    """Whether it is what serves a row: of answers that are of no use the first is."""
+    judged = judge(attempt)
+    if judged.reply is None or judged.fault is None:
+        return judged.reply is not None
+    *before, _ = store.attempts(attempt.request_sha256)[: attempt.number]
+    return all(judge(one).reply is None for one in before)
+
+
+def _generations(attempt: Attempt) -> list[str]:
+    """What a call may have paid for: its own, or the one that was given again."""
+    headers = dict(attempt.headers)
+    names = ("x-generation-id", "x-openrouter-cache-source-id")
+    return [headers[name] for name in names if name in headers]
 
 
 def spent_by_dataset(tally: Tally, spent: Spent) -> dict[str, Tries]:

@@ -12,20 +12,26 @@ from aiohttp import web
 
 @dataclass(slots=True)
 class Reply:
-    """What is sent; `cut` closes the connection in mid-body, `hangs` never answers."""
+    """What is sent, after so long; `cut` closes in mid-body, `hangs` never answers."""
 
     status: int = 200
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
     hangs: bool = False
+    after_s: float = 0.0
 
 
 @dataclass(slots=True)
 class Script:
-    """Replies in order, and what was received."""
+    """Replies in order, and what was received.
+
+    `costs`: what generations cost, by their ids; `names`: as their accounts call them, if not so.
+    """
 
     replies: list[Reply]
+    costs: dict[str, float] = field(default_factory=dict)
+    names: dict[str, Any] = field(default_factory=dict)
     bodies: list[bytes] = field(default_factory=list)
     arrived_at: list[float] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
@@ -49,7 +55,7 @@ class Script:
         self.keys.append(request.headers.get("Authorization"))
         self.headers.append(request.headers)
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
-        await (asyncio.Event().wait() if reply.hangs else asyncio.sleep(0))
+        await (asyncio.Event().wait() if reply.hangs else asyncio.sleep(reply.after_s))
         response = web.StreamResponse(status=reply.status, headers=reply.headers)
         response.enable_chunked_encoding()
         await response.prepare(request)
@@ -64,11 +70,19 @@ class Script:
         await response.write_eof()
         return response
 
+    async def tell(self, request: web.Request) -> web.Response:
+        identity = request.query["id"]
+        if identity not in self.costs:
+            return web.json_response({"error": {"code": 404}}, status=404)
+        name = self.names.get(identity, identity)
+        return web.json_response({"data": {"id": name, "total_cost": self.costs[identity]}})
+
 
 @contextlib.asynccontextmanager
 async def serve(script: Script) -> AsyncIterator[Script]:
     application = web.Application()
     application.router.add_post("/v1/chat/completions", script.answer)
+    application.router.add_get("/v1/generation", script.tell)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -45,3 +45,12 @@ def test_chunks_are_tokens_only_where_nothing_else_can_be(
         assert verdict.hidden_drift == 0.0
     else:
         assert verdict.evidence > Evidence.A3
+
+
+def test_a_thought_that_comes_after_content_shows_no_order(kimi: ModelProfile) -> None:
+    """Blanks in either order are the same text: each would be taken for the other's token."""
+    shown = Chunks((" ", "  ", "OK"), (False, True, False))
+    answer = build.completion(" OK", "  ", tokens=5, chunks=shown)
+    exchange = replace(build.exchange(answer), arrival=OVER_TIME)
+    verdict = build.judge(exchange, kimi, build.habits(answer, streams_tokens=True))
+    assert verdict.evidence > Evidence.A3

@@ -3,20 +3,23 @@
 import asyncio
 import sqlite3
 import time
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import build
 from tests.scripted import Reply, Script, answer, serve
+from transforms.chat.evidence import came_over_time
 from transforms.failures import ConfigError, FailureKind, RecordError, StoreError
 from transforms.openrouter import client
 from transforms.openrouter.call_config import CallConfig
 from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.faults import Judged
 from transforms.openrouter.keys import resolve_key
-from transforms.openrouter.sender import Wire
+from transforms.openrouter.sender import Sender, Wire
 from transforms.openrouter.source import SOURCES
 from transforms.openrouter.sqlite_store import SqliteStore
 from transforms.openrouter.wire import Request
@@ -167,6 +170,29 @@ def test_no_connection_gives_up_with_the_reason(tmp_path: Path) -> None:
     assert "127.0.0.1" in str(found)
 
 
+@pytest.mark.parametrize("events", [1000, 10_000])
+def test_a_finished_answer_that_is_sent_as_a_stream_comes_at_once(
+    events: int, tmp_path: Path
+) -> None:
+    """However long it is: what is left in the kernel's buffer meanwhile did not come over time."""
+    (tmp_path / "key").write_text(KEY, "utf-8")
+    event = b'data: {"choices":[{"delta":{"content":" a"}}],"x":"%s"}\n\n' % (b"x" * 300)
+    end = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+    headers = {"Content-Type": "text/event-stream"}
+    script = Script([Reply(body=event * events + end, headers=headers, after_s=0.5)])
+
+    async def ask() -> Judged:
+        async with serve(script):
+            asking = OpenRouterClient(config(script.base_url, tmp_path))
+            found = await asking.answer(REQUEST)
+            await asking.close()
+            return found
+
+    found = asyncio.run(ask())
+    assert len(found.reply["choices"][0]["chunks"]["texts"]) == events
+    assert not came_over_time(replace(build.exchange(build.completion("a")), arrival=found.arrival))
+
+
 def test_a_fatal_answer_stops_what_was_not_sent(tmp_path: Path) -> None:
     run = Run(tmp_path, Reply(status=401, body=b'{"error":{"message":"No auth"}}'), max_in_flight=1)
     requests = [Request(b"%d" % number) for number in range(5)]
@@ -186,6 +212,30 @@ def test_what_hangs_is_abandoned_after_a_stop(
     assert [kind_of(item) for item in found] == [FailureKind.SERVICE_STOPPED] * 2
     (kept,) = SqliteStore(str(tmp_path / "store")).attempts(Request(b"1").sha256)
     assert str(kept.error).startswith("TimeoutError")
+
+
+def test_what_hangs_is_abandoned_beside_what_is_over_that_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Among thousands of calls the deadline of one may pass in the turn of the loop that ends all.
+
+    A deadline that has passed cannot be moved.
+    """
+    abandon = Sender.abandon
+
+    def abandon_late(sender: Sender) -> None:
+        first, *others = sender._deadlines  # the timer of the first came a moment before
+        assert len(others) == 7
+        first._on_timeout()  # type: ignore[attr-defined]
+        abandon(sender)
+
+    monkeypatch.setattr(Sender, "abandon", abandon_late)
+    monkeypatch.setattr(client, "_DRAIN_S", 0.2)
+    run = Run(tmp_path, *[Reply(hangs=True)] * 8, Reply(status=402, body=b"{}"), max_in_flight=9)
+    started = time.monotonic()
+    found = run.ask(*[Request(b"%d" % number) for number in range(9)])
+    assert [kind_of(item) for item in found] == [FailureKind.SERVICE_STOPPED] * 9
+    assert time.monotonic() - started < 10
 
 
 def test_the_same_text_at_the_same_time_is_one_request(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.tally import Spent, count_spent
 from tests import build
 from tests.programs import Server, serve_simulator
 from tests.scripted import Reply, Script, answer
@@ -93,8 +94,12 @@ class Row:
         )
         self.request = write_request(self._prompt, self._sampling)
 
-    def ask(self, *, killed: bool = False) -> Any:
+    def spent_by(self, run_id: str) -> Spent:
+        return count_spent(SqliteStore(self._config.store), run_id)
+
+    def ask(self, *, killed: bool = False, run_id: str = "run") -> Any:
         """The exchange or failure; of a killed one nothing."""
+        self._config = replace(self._config, run_id=run_id)
         return asyncio.run(self._ask(killed=killed))
 
     def spent(self) -> tuple[int, int]:
@@ -160,6 +165,19 @@ def test_no_third_host_is_asked(
     assert row.ask() == found
     assert row.spent() == (2, 2)
     assert_as_the_first_said(fault, found, kimi)
+
+
+def test_a_second_answer_of_no_use_makes_the_first_no_new_one(
+    running: Running, tmp_path: Path
+) -> None:
+    """The run that was killed has paid for the one that serves; a good one is the second's own."""
+    for end, new in (("!!", 0), ("!", 1)):
+        row = Row(tmp_path, f"empty_with_tokens{end}", running)
+        assert row.ask(killed=True) is None
+        provider = row.ask(run_id=f"second{end}").completion.provider
+        assert (provider != CHEAP) == bool(new)
+        spent = row.spent_by(f"second{end}")
+        assert (spent.requests, len(spent.answered)) == (1, new)
 
 
 @pytest.mark.parametrize("fault", ["empty_with_tokens", "content_filter"])

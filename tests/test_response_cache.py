@@ -3,13 +3,17 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline.tally import count_spent
 from tests import build
 from tests.programs import (
     Server,
@@ -21,16 +25,20 @@ from tests.programs import (
     start_and_wait_for,
     write_prompts,
 )
+from tests.scripted import Reply, Script, answer
+from tests.scripted import serve as serve_script
 from tests.simulated import request_of
 from tests.test_client import KEY, config
 from transforms.call_openrouter import call_openrouter
 from transforms.chat.profile import ModelProfile
 from transforms.codes import Evidence, IssueCode
-from transforms.openrouter import sender
+from transforms.failures import FailureKind
+from transforms.openrouter import client, sender
 from transforms.openrouter.client import OpenRouterClient
 from transforms.openrouter.open_store import open_store
-from transforms.openrouter.sender import key_of
+from transforms.openrouter.sender import Sender, key_of
 from transforms.openrouter.sqlite_store import SqliteStore
+from transforms.openrouter.store import Attempt
 from transforms.openrouter.wire import Request, Sampling
 from transforms.records import Exchange, Prompt, Verdict
 
@@ -84,16 +92,16 @@ class Asking:
         return asyncio.run(self._ask_each(requests))
 
     async def _ask(self, prompt: Prompt, delivery: str) -> Any:
-        client = OpenRouterClient(self._config, sleep=self._wait)
+        asking = OpenRouterClient(self._config, sleep=self._wait)
         sampling = Sampling(model="moonshotai/kimi-k2.5", max_tokens=4000, delivery=delivery)
-        found = await call_openrouter(prompt, client, sampling, self._kimi)
-        await client.close()
+        found = await call_openrouter(prompt, asking, sampling, self._kimi)
+        await asking.close()
         return found
 
     async def _ask_each(self, requests: tuple[Request, ...]) -> list[str]:
-        client = OpenRouterClient(self._config, sleep=self._wait)
-        found = [(await client.answer(request)).reply["id"] for request in requests]
-        await client.close()
+        asking = OpenRouterClient(self._config, sleep=self._wait)
+        found = [(await asking.answer(request)).reply["id"] for request in requests]
+        await asking.close()
         return found
 
     async def _wait(self, seconds: float) -> None:
@@ -188,17 +196,26 @@ def test_what_was_told_of_a_lost_answer_is_kept(
     with_store.close()
 
 
-def test_what_lost_calls_have_cost_is_asked_and_counted(tmp_path: Path) -> None:
-    """By generation: summary, data set, and what the next run takes to be spent."""
-    lost = [{"id": f"l{n}", "prompt": f"reset_mid_body! {n}"} for n in range(4)]
-    forgetting = LOSING | {"caches_abandoned": False}
-    forgetting["force"] = [{"match": "reset_mid_body!", "fault": "reset_mid_body", "times": 1}]
+@pytest.mark.parametrize(
+    ("fault", "is_cached"), [("reset_mid_body", False), ("reset_before_headers", True)]
+)
+def test_what_lost_calls_have_cost_is_asked_and_counted(
+    fault: str, tmp_path: Path, *, is_cached: bool
+) -> None:
+    """By generation: summary, data set, and what the next run takes to be spent.
+
+    A call that was lost before its headers came is named by the answer that is given again.
+    """
+    lost = [{"id": f"l{n}", "prompt": f"{fault}! {n}"} for n in range(4)]
+    losing = LOSING | {"caches_abandoned": is_cached}
+    losing["force"] = [{"match": f"{fault}!", "fault": fault, "times": 1}]
     write_prompts(tmp_path, [*lost, *example_prompts(8)])
-    with serve(tmp_path, forgetting) as server:
+    with serve(tmp_path, losing) as server:
         done = run_pipeline(tmp_path, server.base_url, "--delivery", "whole")
         assert done.returncode == 0, done.stderr
         ledger = server.ledger()
-    assert (ledger["charged"], ledger["duplicates"]) == (16, 4)
+    again = 0 if is_cached else 4
+    assert (ledger["charged"], ledger["duplicates"]) == (12 + again, again)
     told = assert_whole(tmp_path, 12)
     assert told["requests_sent"] == 16
     assert told["cost_usd"] == pytest.approx(ledger["charged_usd"])
@@ -206,6 +223,102 @@ def test_what_lost_calls_have_cost_is_asked_and_counted(tmp_path: Path) -> None:
     assert paid == pytest.approx(ledger["charged_usd"])
     with contextlib.closing(SqliteStore(str(tmp_path / "out.store"))) as store:
         assert float(store.spent_usd() or 0) == pytest.approx(ledger["charged_usd"])
+
+
+class KilledError(Exception):
+    """Ends a client before it waits."""
+
+
+def test_what_a_killed_run_has_lost_is_counted_when_it_is_given_again(
+    tmp_path: Path, kimi: ModelProfile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service tells nothing of a generation for half a second: the first run ends before."""
+
+    async def die(_seconds: float) -> None:
+        raise KilledError
+
+    with serve(tmp_path, LOSING | {"speed": 1}) as server:
+        killed = Asking(tmp_path, server, kimi, run_id="first")
+        later = Asking(tmp_path, server, kimi, run_id="second")
+        monkeypatch.setattr(killed, "_wait", die)
+        with pytest.raises(KilledError):
+            killed.ask()
+        time.sleep(1)
+        later.ask()
+        charged_usd = server.ledger()["charged_usd"]
+    with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
+        assert float(store.spent_usd() or 0) == pytest.approx(charged_usd)
+        assert float(count_spent(store, "second").cost_usd) == pytest.approx(charged_usd)
+
+
+USAGE = b'"usage":{"completion_tokens":4,"cost":0.25}'
+WITHOUT_FINISH = b'data: {"choices":[{"delta":{"content":"Oi"}}]}\n\ndata: {%s}\n\n' % USAGE
+
+
+async def ask_script(script: Script, folder: Path) -> None:
+    """One request, without waiting for anything."""
+
+    async def no_wait(_seconds: float) -> None:
+        return
+
+    async with serve_script(script):
+        asking = OpenRouterClient(config(script.base_url, folder), sleep=no_wait)
+        await asking.answer(Request(b"{}"))
+        await asking.close()
+
+
+@pytest.mark.parametrize("body", [WITHOUT_FINISH, b'{"choices":[{}],%s' % USAGE])
+def test_a_cut_answer_that_tells_its_cost_is_counted_once(body: bytes, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY, "utf-8")
+    cut = Reply(body=body, headers={"X-Generation-Id": "gen-0"})
+    script = Script([cut, answer()], costs={"gen-0": 0.25})
+
+    asyncio.run(ask_script(script, tmp_path))
+    with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
+        assert store.spent_usd() == count_spent(store, "run").cost_usd == Decimal("0.5")
+
+
+def test_an_account_of_another_generation_is_not_counted(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY, "utf-8")
+    cut = replace(answer(), cut=True, headers={"X-Generation-Id": "gen-0"})
+    script = Script([cut, answer()], costs={"gen-0": 9}, names={"gen-0": ["gen-1"]})
+    asyncio.run(ask_script(script, tmp_path))
+    with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
+        assert store.spent_usd() == count_spent(store, "run").cost_usd == Decimal("0.25")
+
+
+def test_what_is_abandoned_after_a_stop_is_asked_for_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service knows a generation half a second after its end: to ask at once tells nothing."""
+    monkeypatch.setattr(client, "_DRAIN_S", 0.0)
+    (tmp_path / "key").write_text(KEY, "utf-8")
+    asked: list[str] = []
+    ask = Sender.ask
+
+    async def note(self: Sender, path: str, run_id: str) -> Attempt:
+        asked.append(path)
+        return await ask(self, path, run_id)
+
+    monkeypatch.setattr(Sender, "ask", note)
+
+    async def run(server: Server) -> None:
+        asking = OpenRouterClient(config(server.base_url, tmp_path))
+        calls = [asyncio.ensure_future(asking.answer(Request(request_of(f"{n}")))) for n in "abcd"]
+        await asyncio.sleep(1)  # headers come at once, the answer in half a minute
+        asking.stop(FailureKind.INTERRUPTED, "a stop")
+        await asyncio.gather(*calls, return_exceptions=True)
+        await asking.close()
+
+    slow = {"providers": [HOST], "latency": {"median_s": 30, "sigma": 0}}
+    with serve(tmp_path, slow) as server:
+        asyncio.run(run(server))
+        charged_usd = server.ledger()["charged_usd"]
+    with contextlib.closing(SqliteStore(str(tmp_path / "store"))) as store:
+        assert float(store.spent_usd() or 0) == pytest.approx(charged_usd)
+        assert charged_usd > 0
+    told = [path for path in asked if path.startswith("/generation")]
+    assert len(told) <= 4 * 4
 
 
 def test_another_sample_of_a_body_is_sampled(

@@ -183,7 +183,9 @@ def _chunk_ids(
     if chunks is None or one.has_calls or not came_over_time(exchange):
         return None
     parts = [s for s in one.candidate.segments if not s.is_special]
-    if "".join(chunks.texts) != "".join(part.text for part in parts):
+    thought = sum(chunks.are_thoughts)
+    is_mixed = not all(chunks.are_thoughts[:thought])  # blanks in either order are the same text
+    if is_mixed or "".join(chunks.texts) != "".join(part.text for part in parts):
         return None
     tokenizer = load_tokenizer(profile)
     single = [tokenizer.encode(text) for text in chunks.texts]
@@ -193,7 +195,6 @@ def _chunk_ids(
     is_counted = len(single) + markers == len(one.ids) + residual
     if not is_counted or _may_share_characters(chunks.texts, tokenizer):
         return None
-    thought = sum(chunks.are_thoughts)
     flat = [ids[0] for ids in single]
     ids = tuple(_between_markers(one.candidate, flat[:thought], flat[thought:], profile))
     if ids == one.ids:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
@@ -36,7 +37,7 @@ _DRAIN_S = 120.0
 class OpenRouterClient:
     """Answers requests from the store, else from the service. Belongs to one event loop.
 
-    `sleep` waits between tries; by default not beyond a stop.
+    `sleep` waits between tries, by default not beyond a stop, and for what is told later.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class OpenRouterClient:
         self._claims = Claims(host_folder(config.store) / "claims") if config.has_peers else None
         self._sleep = sleep or self._gate.rest
         self._sender = Sender(config.wire) if config.send else None
-        self._accounts = Accounts(self._store, self._sender, config.run_id, self._sleep)
+        # A stop is no reason not to wait: asked at once, the service knows no generation yet.
+        self._accounts = Accounts(self._store, self._sender, config.run_id, sleep or asyncio.sleep)
         self._gate.on_stop = self._drain
         self._hosts = hosts_of(config.wire)
+        self._ignored = frozenset(json.loads(config.wire.hosts).get("ignore") or ())
         self._health = Health()
         self._ahead: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Judged]] = {}
@@ -119,7 +122,7 @@ class OpenRouterClient:
         judged = tries.best()
         if judged.reply is None or judged.fault is not None:
             self._progress.fail()
-        return await self._accounts.complete(judged)
+        return await self._accounts.complete(judged, request.sha256)
 
     async def _known(self, request: Request) -> Tries:
         attempts = await self._store.look_up(request.sha256)
@@ -206,8 +209,8 @@ class OpenRouterClient:
                 self._claims.give_back(request.sha256)
         tries.met.append(judged)
         self._progress.count(judged)
-        self._health.note(judged)
-        if judged.fault is not None and judged.fault.maybe_paid:
+        self._health.learn(tries.met)
+        if judged.fault is not None and judged.fault.maybe_paid and judged.cost_usd is None:
             self._accounts.settle(attempt, self._gate.budget)
         if judged.fault is not None and not self._is_settled(tries):
             raise AskAgainError(judged, judged.fault, hint)
@@ -218,15 +221,20 @@ class OpenRouterClient:
             return tries.is_settled()
         must, _ = tries.hosts_to_avoid()
         is_unknown = self._hosts is None and bool(must)
-        return not is_unknown and not others_than(must, self._hosts or ())
+        return not is_unknown and not self._slugs(must, tries)
 
     def _avoided(self, tries: Tries) -> tuple[str, ...]:
-        """Slugs of the hosts that the next try leaves out; the last one is left."""
+        """Slugs of the hosts that the next try leaves out; what was lost is sent as it was."""
+        if (lost := tries.lost()) is not None:
+            return lost.left_out
         must, may = tries.hosts_to_avoid()
-        ill = frozenset[str]() if tries.found_nobody() else self._health.left_out()
-        wishes = (must | may | ill, must | may, must)
-        left_out = (others_than(names, self._hosts or ()) for names in wishes if names)
-        return next(filter(None, left_out), ())
+        wishes = (must | may | self._health.left_out(), must | may, must)
+        return next(filter(None, (self._slugs(names, tries) for names in wishes)), ())
+
+    def _slugs(self, names: frozenset[str], tries: Tries) -> tuple[str, ...]:
+        """Of these hosts; none if there is no other, as listed or as the service said."""
+        slugs = others_than(names, self._hosts or ())
+        return () if tries.found_nobody(self._ignored.union(slugs)) else slugs
 
     async def _enter(self, request: Request, tries: Tries) -> Pass | None:
         """A place, and the right to ask; none if another process was told enough meanwhile."""

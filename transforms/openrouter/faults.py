@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from transforms.failures import FailureKind
-from transforms.openrouter.costs import read_cost
+from transforms.openrouter.costs import find_cost, read_cost
 from transforms.openrouter.replies import read_body, read_provider
 from transforms.openrouter.store import Attempt
 from transforms.records import Arrival
@@ -146,7 +146,7 @@ class Judged:
     `arrival`: when the text of an answer came. `repeats`: the id of the generation that the
     service's response cache gave again, the empty one if it does not say; a repeated answer was
     paid for before, and when it came says nothing of how it was sampled. `host`: the name of who
-    gave a fault, if it matters.
+    gave a fault, if it matters. `left_out`: slugs of the hosts that its body left out.
     """
 
     reply: Any = None
@@ -156,6 +156,7 @@ class Judged:
     arrival: Arrival | None = None
     repeats: str | None = None
     host: str | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def judge(attempt: Attempt, *, thinks: bool = True) -> Judged:
@@ -167,6 +168,9 @@ def judge(attempt: Attempt, *, thinks: bool = True) -> Judged:
     if (repeats := _repeated(attempt)) is not None:
         cost_usd = judged.cost_usd or None  # 0 is no price to learn from
         judged = replace(judged, cost_usd=cost_usd, arrival=None, repeats=repeats)
+    if attempt.sent is not None:
+        wishes = msgspec.json.decode(attempt.sent).get("provider", {})
+        judged = replace(judged, left_out=tuple(wishes.get("ignore", ())))
     if judged.fault is None or judged.fault.avoids_after is None:
         return judged
     return replace(judged, host=_host(attempt))
@@ -183,7 +187,8 @@ def _judge(attempt: Attempt, *, thinks: bool) -> Judged:
     try:
         reply = read_body(attempt.body)
     except (ValueError, RecursionError) as error:
-        return Judged(fault=BROKEN, detail=f"not JSON ({error}): {_shown(attempt.body)}")
+        detail = f"not JSON ({error}): {_shown(attempt.body)}"
+        return Judged(fault=BROKEN, detail=detail, cost_usd=find_cost(attempt.body))
     if not isinstance(reply, dict):
         return Judged(fault=BROKEN, detail=f"not an object: {_shown(attempt.body)}")
     found = _judge_reply(reply, attempt.body, thinks=thinks)

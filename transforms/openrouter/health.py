@@ -42,6 +42,19 @@ class Health:
     clock: Callable[[], float] = time.monotonic
     _hosts: dict[str, _Host] = field(default_factory=dict)
 
+    def learn(self, met: list[Judged]) -> None:
+        """From the last that a request met.
+
+        An answer of no use is its host's fault once another host gives one: who is asked for what
+        others could not answer would look the worse for it, and all hosts for a hard prompt.
+        """
+        *before, last = met
+        if last.fault is BAD_OUTPUT:
+            return
+        blamed = [judged for judged in before if judged.fault is BAD_OUTPUT]
+        for judged in (*blamed, last) if last.fault is None else (last,):
+            self.note(judged)
+
     def note(self, judged: Judged) -> None:
         """One answer, or a fault that its host is to blame for."""
         name = judged.host or _answered(judged)

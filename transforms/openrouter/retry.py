@@ -57,8 +57,6 @@ class Tries:
 
     def hosts_to_avoid(self) -> tuple[frozenset[str], frozenset[str]]:
         """Names of hosts that must not answer the next try, and of those that rather should not."""
-        if not self.met or self.found_nobody():
-            return frozenset(), frozenset()
         counts = self._counts_of_all()
         met = [(judged.host, judged.fault) for judged in self.met if judged.host and judged.fault]
         avoided = [
@@ -69,9 +67,19 @@ class Tries:
         must = frozenset(host for host, is_useless in avoided if is_useless)
         return must, frozenset(host for host, _ in avoided) - must
 
-    def found_nobody(self) -> bool:
-        """Whether no host was left for a body that left hosts out."""
-        return any(judged.fault is NOBODY_ELSE for judged in self.met)
+    def found_nobody(self, left_out: frozenset[str]) -> bool:
+        """Whether no host was left for a body that left out these, or some of them."""
+        refused = (judged.left_out for judged in self.met if judged.fault is NOBODY_ELSE)
+        return any(left_out.issuperset(slugs) for slugs in refused)
+
+    def lost(self) -> Judged | None:
+        """The call whose answer the service's response cache may hold, if no host said more."""
+        for judged in reversed(self.met):
+            if judged.fault is None or judged.fault.maybe_paid:
+                return judged if judged.fault else None
+            if judged.fault is NOBODY_ELSE or judged.fault.avoids_after is not None:
+                return None
+        return None
 
     def repeats_a_fault(self) -> bool:
         """Whether the service's response cache gave what is of no use."""
