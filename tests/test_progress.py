@@ -52,9 +52,11 @@ def test_the_line_says_everything() -> None:
             progress.retry(fault)
         else:
             progress.fail()
+    progress.good = 3
     # Eight are done in 40 s, four of them answered now; 92 are left.
     assert progress.describe(40) == (
-        "8/100 done (4 ended by the model itself, 1 failed, 3 from the store) · "
+        "8/100 done (3 good so far by their counts, 4 ended by the model itself, 1 failed, "
+        "3 from the store) · "
         "0 in flight of 8 · 0.2 requests/s · 5 tokens/s · "
         "$2.2500 spent of about $54.0000 · 15 min left · retries: broken 1, rate 2"
     )
@@ -134,7 +136,8 @@ def test_a_terminal_shows_the_run_as_it_goes(tmp_path: Path) -> None:
     assert_whole(tmp_path, 80)
     lines = re.findall(r"\x1b\[J([^\r\n]*)", shown)
     middle = re.compile(
-        r"\d+/80 done \(\d+ ended by the model itself, 0 failed, 0 from the store\) · "
+        r"\d+/80 done \((\d+ good so far by their counts, )?\d+ ended by the model itself, "
+        r"0 failed, 0 from the store\) · "
         r"\d+ in flight of \d+ · [\d.]+ requests/s · \d+ tokens/s · "
         r"\$[\d.]+ spent of about \$[\d.]+ · \d+ s left · retries: (none|unavailable \d+)"
     )

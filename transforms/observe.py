@@ -1,12 +1,13 @@
 """Observe: what each provider's counts say about it, before any one answer is judged."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
+from transforms.chat.fits import Fits
 from transforms.chat.habits import Stratum, stratum_of
 from transforms.chat.profile import ModelProfile
 from transforms.chat.prompt_ids import with_parsed_arguments
@@ -15,6 +16,7 @@ from transforms.chat.settings import thinking_is_off
 from transforms.chat.statistic import HISTORIES, Key, Statistic, observe_answer
 from transforms.counts import FailureCount
 from transforms.failures import Failure, RecordError
+from transforms.openrouter.loop import ClientLoop
 from transforms.records import Exchange
 
 Observed = tuple[Stratum, Statistic]
@@ -30,7 +32,7 @@ class Observe(beam.PTransform):
     def expand(self, exchanges: PCollection[Exchange]) -> PCollection[Observed]:
         return (
             exchanges
-            | beam.FlatMap(observe, profile=self._profile).with_output_types(Observed)
+            | beam.ParDo(_ObserveFn(self._profile)).with_output_types(Observed)
             | beam.CombinePerKey(_MergeFn())
         )
 
@@ -71,6 +73,22 @@ def observe(exchange: Exchange, profile: ModelProfile) -> tuple[Observed, ...]:
     except RecordError:
         return ()  # job 2 says why
     return ((stratum_of(exchange.completion), statistic),) if statistic.counts else ()
+
+
+class _ObserveFn(beam.DoFn):
+    """`observe`; the progress line is told how many answers fit so far."""
+
+    def __init__(self, profile: ModelProfile) -> None:
+        self._profile = profile
+
+    def setup(self) -> None:
+        self._fits = Fits()
+
+    def process(self, exchange: Exchange) -> Iterator[Observed]:
+        for stratum, statistic in observe(exchange, self._profile):
+            self._fits.add(stratum, statistic)
+            ClientLoop.tell_good(self._fits.good)
+            yield stratum, statistic
 
 
 def _prompt_lengths(exchange: Exchange, profile: ModelProfile) -> dict[str, int]:

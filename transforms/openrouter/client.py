@@ -83,6 +83,10 @@ class OpenRouterClient:
         """An answer came, `wrong` if it is of another model than was asked."""
         self._gate.see_model(wrong)
 
+    def tell_good(self, count: int) -> None:
+        """So many answers are good as far as it is known. From any thread."""
+        self._progress.good = count
+
     def leave_out(self) -> None:
         """A later turn will not be asked; the progress line counts it."""
         self._progress.fail()

@@ -47,6 +47,12 @@ class ClientLoop:
         return bool(sending)
 
     @classmethod
+    def tell_good(cls, count: int) -> None:
+        """So many answers of this process are good as far as it is known; for the progress line."""
+        for loop in list(cls._loops.values()):
+            loop.client.tell_good(count)
+
+    @classmethod
     def close_all(cls) -> None:
         """Closes every client of the process and ends its thread."""
         with cls._lock:

@@ -20,12 +20,17 @@ _NATURAL = ("stop", "tool_calls")
 
 
 class Progress:
-    """Counts of this process, since it started. Used on the event loop's thread alone."""
+    """Counts of this process, since it started. Used on the event loop's thread alone.
+
+    Attributes:
+        good: Answers that are good as far as it is known, told by who looks at their counts.
+    """
 
     def __init__(self, gate: Gate, prompts: int | None, every_s: float | None = None) -> None:
         self._gate = gate
         self._prompts = prompts
         self._requests = self._answers = self._reused = self._failed = self._natural = 0
+        self.good: int | None = None
         self._tokens = 0
         self._cost_usd = Decimal(0)
         self._retries: Counter[str] = Counter()
@@ -73,7 +78,8 @@ class Progress:
         seconds = max(seconds, 0.001)
         done = self._answers + self._reused + self._failed
         total = "?" if self._prompts is None else self._prompts
-        kinds = f"{self._natural} ended by the model itself, {self._failed} failed"
+        good = "" if self.good is None else f"{self.good} good so far by their counts, "
+        kinds = f"{good}{self._natural} ended by the model itself, {self._failed} failed"
         parts = [
             f"{done}/{total} done ({kinds}, {self._reused} from the store)",
             f"{self._gate.limiter.in_flight} in flight of {int(self._gate.limiter.limit)}",
