@@ -10,6 +10,7 @@ from aiohttp import web
 
 from simulator.dialects import DIALECTS
 from simulator.presets import PRESETS, load_scenario
+from simulator.processes import serve_together
 from simulator.replay import Replay
 from simulator.server import Simulator
 
@@ -27,12 +28,18 @@ def main(argv: list[str]) -> int:
                         help="JSON lines of recorded requests and replies to serve")  # fmt: skip
     parser.add_argument("--dialect", choices=sorted(DIALECTS), default="openrouter",
                         help="whose field names")  # fmt: skip
+    parser.add_argument("--processes", type=int, default=1, metavar="N",
+                        help="so many on one port, with one ledger; each has its share of the "
+                        "limits, and caches of its own")  # fmt: skip
     flags = parser.parse_args(argv)
     try:
         scenario = load_scenario(flags.scenario, flags.preset, flags.seed)
         replay = Replay(flags.replay) if flags.replay else None
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_serve(Simulator(scenario, replay, flags.dialect), flags.port))
+            if flags.processes > 1:
+                serve_together(scenario, replay, flags.dialect, flags.port, flags.processes)
+            else:
+                asyncio.run(_serve(Simulator(scenario, replay, flags.dialect), flags.port))
     except (ValueError, KeyError, TypeError, OSError, OverflowError) as error:
         print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
         return 2

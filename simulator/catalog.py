@@ -1,13 +1,16 @@
 """The paths beside completions: models, endpoints, key, credits, generations."""
 
+import json
 import time
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 
 from simulator.faults.refusals import write_error
 from simulator.ledger import Entry
 from simulator.orders import CONTEXT_LENGTH, MODELS
+from simulator.peers import Peers
 from simulator.routing import SUPPORTED_PARAMETERS
 from simulator.scenario import Provider
 from simulator.service import Service
@@ -20,8 +23,9 @@ _SETTLED_S = 0.5
 class Catalog:
     """What the service tells of itself."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, peers: Peers | None = None) -> None:
         self._service = service
+        self._peers = peers
 
     def routes(self) -> list[web.RouteDef]:
         """Paths below the API's base, in both of its spellings."""
@@ -91,11 +95,24 @@ class Catalog:
 
     async def _generation(self, request: web.Request) -> web.Response:
         identity = request.query.get("id", "")
+        account = self.account(identity) or await self._ask_others(identity)
+        if account is None:
+            return _error(404, f"Generation {identity} not found")
+        return web.json_response({"data": account})
+
+    def account(self, identity: str) -> dict[str, Any] | None:
+        """What this process knows of a generation, once it is settled."""
         entry = self._service.find_entry(identity)
         settled_s = _SETTLED_S / self._service.scenario.speed
         if entry is None or time.monotonic() - entry.ended_s < settled_s:
-            return _error(404, f"Generation {identity} not found")
-        return web.json_response({"data": _account(entry)})
+            return None
+        return _account(entry)
+
+    async def _ask_others(self, identity: str) -> dict[str, Any] | None:
+        if self._peers is None:
+            return None
+        told = await self._peers.ask("GET", f"/own/generation?id={quote(identity)}")
+        return next(filter(None, map(json.loads, told)), None)
 
     async def _content(self, request: web.Request) -> web.Response:
         identity = request.query.get("id", "")

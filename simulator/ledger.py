@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulator.peers import SharedSeen
+
 _HINT_SLACK_S = 0.005
 """Clocks of two processes, and a hint that was stamped before it was sent."""
 
@@ -56,6 +58,7 @@ class Entry:
 class Ledger:
     """Counts since the start or the last reset. A generation is charged when it begins."""
 
+    shared: SharedSeen | None = None
     requests: int = 0
     charged_usd: float = 0.0
     served_usd: float = 0.0
@@ -77,7 +80,7 @@ class Ledger:
             self.early_retries += 1
         seen = self.seen[body_hash]
         self.seen[body_hash] += 1
-        return seen
+        return seen if self.shared is None else self.shared.add(body_hash)
 
     def hint(self, body_hash: str, seconds: float) -> None:
         """A Retry-After was given to a body."""
@@ -117,26 +120,41 @@ class Ledger:
     def leave(self) -> None:
         self.in_flight -= 1
 
-    def report(self) -> dict[str, Any]:
-        """The ledger as the admin path gives it; `duplicates` were charged for the same body."""
+    def parts(self) -> dict[str, Any]:
+        """All that the admin paths are made of; parts of several processes add up."""
+        counted = ("seen", "charged", "providers", "faults")
+        said = ("requests", "charged_usd", "served_usd", "early_retries", "in_flight",
+                "max_in_flight")  # fmt: skip
         return {
-            "requests": self.requests,
-            "charged": sum(self.charged.values()),
-            "charged_usd": round(self.charged_usd, 10),
-            "served_usd": round(self.served_usd, 10),
-            "wasted_usd": max(0.0, round(self.charged_usd - self.served_usd, 10)),
-            "duplicates": sum(count - 1 for count in self.charged.values()),
-            "early_retries": self.early_retries,
-            "in_flight": self.in_flight,
-            "max_in_flight": self.max_in_flight,
-            "providers": dict(self.providers),
+            **{name: getattr(self, name) for name in said},
+            **{name: dict(getattr(self, name)) for name in counted},
             "statuses": {str(status): count for status, count in self.statuses.items()},
-            "faults": dict(self.faults),
         }
 
-    def bodies(self) -> dict[str, dict[str, int]]:
-        """Requests and charges of each body, by its SHA-256."""
-        return {
-            digest: {"requests": count, "charged": self.charged[digest]}
-            for digest, count in self.seen.items()
-        }
+    def report(self) -> dict[str, Any]:
+        """The ledger as the admin path gives it."""
+        return report(self.parts())
+
+
+def report(parts: dict[str, Any]) -> dict[str, Any]:
+    """`Ledger.parts` as they are told; `duplicates` were charged for the same body."""
+    charged = parts["charged"].values()
+    charged_usd, served_usd = parts["charged_usd"], parts["served_usd"]
+    return {
+        "requests": parts["requests"],
+        "charged": sum(charged),
+        "charged_usd": round(charged_usd, 10),
+        "served_usd": round(served_usd, 10),
+        "wasted_usd": max(0.0, round(charged_usd - served_usd, 10)),
+        "duplicates": sum(count - 1 for count in charged),
+        **{name: parts[name] for name in ("early_retries", "in_flight", "max_in_flight",
+                                          "providers", "statuses", "faults")},
+    }  # fmt: skip
+
+
+def bodies(parts: dict[str, Any]) -> dict[str, dict[str, int]]:
+    """Requests and charges of each body, by its SHA-256."""
+    return {
+        digest: {"requests": count, "charged": parts["charged"].get(digest, 0)}
+        for digest, count in parts["seen"].items()
+    }

@@ -1,7 +1,9 @@
 """What a simulator run is like: the facts that a preset, a YAML file and flags may set."""
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +139,28 @@ class Scenario:
     outages: tuple[Outage, ...] = ()
     reasoning_mandatory: bool = False
     expiration_date: str | None = None
+
+
+def divide(scenario: Scenario, count: int) -> Scenario:
+    """A process's share of what the service can take, and of what the account may spend."""
+    limits = scenario.limits
+    amounts = ("requests_per_minute", "requests_per_second", "in_flight_budget_usd", "credits_usd",
+               "key_limit_usd")  # fmt: skip
+    shares: dict[str, Any] = {name: _share(getattr(limits, name), count) for name in amounts}
+    slots = None if limits.slots is None else math.ceil(limits.slots / count)
+    return replace(
+        scenario,
+        limits=replace(limits, **shares, burst=max(1, limits.burst / count), slots=slots),
+        providers=tuple(_divide_host(host, count) for host in scenario.providers),
+    )
+
+
+def _divide_host(host: Provider, count: int) -> Provider:
+    slots = None if host.slots is None else math.ceil(host.slots / count)
+    return replace(
+        host, slots=slots, requests_per_minute=_share(host.requests_per_minute, count)
+    )  # fmt: skip
+
+
+def _share(amount: float | None, count: int) -> float | None:
+    return None if amount is None else amount / count

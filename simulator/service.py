@@ -16,6 +16,7 @@ from simulator.faults.refusals import Refused, refuse
 from simulator.habits import hear
 from simulator.ledger import Entry, Ledger
 from simulator.orders import Order, bad_request, check_order, demand_key, read_order
+from simulator.peers import SharedSeen
 from simulator.prompt_cache import PromptCache
 from simulator.replay import Replay
 from simulator.reply import Piece, Reply, write_json
@@ -59,9 +60,11 @@ class Service:
     """One simulated service; every decision is a function of seed, body and asking."""
 
     def __init__(
-        self, scenario: Scenario, replay: Replay | None = None, dialect: str = "openrouter"
-    ) -> None:
+        self, scenario: Scenario, replay: Replay | None = None, dialect: str = "openrouter",
+        shared: SharedSeen | None = None,
+    ) -> None:  # fmt: skip
         self.scenario = scenario
+        self._shared = shared
         self.dialect: Dialect = DIALECTS[dialect]
         self._replay = replay
         self._kimi = load_kimi()
@@ -70,7 +73,7 @@ class Service:
 
     def reset(self) -> None:
         """Forgets everything; the timetable starts again with the next request."""
-        self.ledger = Ledger()
+        self.ledger = Ledger(self._shared)
         self._capacity = Capacity(self.scenario)
         self._cache = ResponseCache()
         self._prompts = PromptCache()
