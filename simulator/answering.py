@@ -56,7 +56,7 @@ class Answerer:
 
     def write(
         self, order: Order, generation: Generation, provider: Provider, *,
-        is_hit: bool = False, cached_tokens: int = 0,
+        is_hit: bool = False, cached_tokens: int = 0, slower_s: float = 0.0,
     ) -> Written:  # fmt: skip
         """A reply without a fault. A hit of the response cache counts nothing and takes no time."""
         label = self._label(order, provider, is_hit=is_hit)
@@ -70,7 +70,7 @@ class Answerer:
             cost = Cost()
             said = replace(said, prompt_tokens=0, completion_tokens=0, reasoning_tokens=0)
         answer = self._answer(order, generation, said, label, cost)
-        timing = Timing() if is_hit else self._time(order.rng, len(generation.completion_ids))
+        timing = Timing() if is_hit else self._time(order.rng, completion, slower_s)
         told = self._told(order, label, answer)
         if not order.is_stream:
             reply = self._whole(label, answer, timing, order.rng)
@@ -131,9 +131,9 @@ class Answerer:
             shows_ids=self._dialect.streams_ids and bool(order.body.get("return_token_ids")),
         )  # fmt: skip
 
-    def _time(self, rng: random.Random, tokens: int) -> Timing:
+    def _time(self, rng: random.Random, tokens: int, slower_s: float) -> Timing:
         scenario = self._scenario
-        headers_s = _draw(rng, scenario.time_to_headers)
+        headers_s = _draw(rng, scenario.time_to_headers) + slower_s
         seconds = _draw(rng, scenario.latency)
         if scenario.tokens_per_s:
             seconds = tokens / max(_draw(rng, scenario.tokens_per_s), 1e-3)

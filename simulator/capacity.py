@@ -17,6 +17,11 @@ _PER_SECOND = Refusal(
     name="limit_rps", about="Cloudflare's protection.", status=429, page=1015,
     message="You are being rate limited",
 )  # fmt: skip
+_FREE = Refusal(
+    name="limit_free", about="More requests of a free variant than the minute allows.", status=429,
+    message="Rate limit exceeded: free-models-per-min. ",
+    metadata={"error_type": "rate_limit_exceeded"},
+)  # fmt: skip
 _FULL = Refusal(
     name="limit_slots", about="Every host is full.", status=429, message="Provider returned error",
     metadata={"error_type": "rate_limit_exceeded"},
@@ -42,6 +47,14 @@ _KEY = Refusal(
     message="Key limit exceeded (total limit). Manage it using https://openrouter.ai/settings/keys",
     metadata={"limit_source": "openrouter_key_limit", "error_type": "permission_denied"},
 )  # fmt: skip
+
+
+_LOW_USD = 10.0
+
+
+def _reset(now: float) -> str:
+    """When one more may come, in milliseconds of the epoch: 20 a minute are one in 3 s."""
+    return str(int(now * 1000) + 3000)
 
 
 class TokenBucket:
@@ -78,6 +91,8 @@ class Capacity:
     def __init__(self, scenario: Scenario) -> None:
         self._limits: Limits = scenario.limits
         self._minute = _bucket(_a_second(self._limits.requests_per_minute), self._limits.burst)
+        free = self._limits.free_per_minute
+        self._free = TokenBucket(free / 60, max(1, free))
         per_s = self._limits.requests_per_second
         self._second = _bucket(per_s, per_s or 0)
         self._of_provider = {
@@ -87,8 +102,12 @@ class Capacity:
         self._running: Counter[str] = Counter()
         self._reserved_usd = 0.0
 
-    def refuse_early(self, now_s: float, ledger: Ledger, weight_usd: float) -> Refusal | None:
+    def refuse_early(
+        self, now_s: float, ledger: Ledger, weight_usd: float, *, is_free: bool = False
+    ) -> Refusal | None:
         """What the gateway says before it looks for a host."""
+        if is_free and not self._free.take(now_s):
+            return self._per_minute(_FREE, self._limits.free_per_minute)
         if self._second and not self._second.take(now_s):
             return _PER_SECOND
         if self._minute and not self._minute.take(now_s):
@@ -109,6 +128,18 @@ class Capacity:
     def _refuse_full(self) -> Refusal | None:
         slots = self._limits.slots
         return self.full() if slots is not None and self._running.total() >= slots else None
+
+    def _per_minute(self, refusal: Refusal, limit: float) -> Refusal:
+        """With the headers of a limit of the platform, its reset in milliseconds."""
+        said = {"X-RateLimit-Limit": f"{limit:g}", "X-RateLimit-Remaining": "0"}
+        metadata = refusal.metadata | {"headers": said}
+        return replace(refusal, metadata=metadata, headers={**said, "X-RateLimit-Reset": _reset})
+
+    def slowdown_s(self, ledger: Ledger) -> float:
+        """What a low balance, or a low limit of the key, adds to an answer."""
+        limits = [self._limits.credits_usd, self._limits.key_limit_usd]
+        left = [limit - ledger.charged_usd for limit in limits if limit is not None]
+        return self._limits.low_balance_s if any(usd < _LOW_USD for usd in left) else 0.0
 
     def _hinted(self, refusal: Refusal) -> Refusal:
         return replace(refusal, headers={"Retry-After": f"{self._limits.retry_after_s:g}"})

@@ -47,6 +47,11 @@ class Order:
         return self.body.get("max_completion_tokens") or self.body.get("max_tokens") or 16384
 
     @property
+    def is_free(self) -> bool:
+        """Of the variant that costs nothing."""
+        return str(self.body.get("model")).endswith(":free")
+
+    @property
     def model(self) -> str:
         return MODELS.get(_slug(self.body), str(self.body.get("model")))
 

@@ -51,6 +51,9 @@ class Limits:
         in_flight_budget_usd: What all running requests may reserve together.
         credits_usd: What the account may spend before 402.
         key_limit_usd: What the key may spend before 403.
+        free_per_minute: Requests of `:free` variants before 429.
+        low_balance_s: What every answer takes longer while less than ten dollars are left of
+            `credits_usd` or `key_limit_usd`.
     """
 
     requests_per_minute: float | None = None
@@ -61,6 +64,8 @@ class Limits:
     in_flight_budget_usd: float | None = None
     credits_usd: float | None = None
     key_limit_usd: float | None = None
+    free_per_minute: float = 20
+    low_balance_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,10 +152,11 @@ def divide(scenario: Scenario, count: int) -> Scenario:
     amounts = ("requests_per_minute", "requests_per_second", "in_flight_budget_usd", "credits_usd",
                "key_limit_usd")  # fmt: skip
     shares: dict[str, Any] = {name: _share(getattr(limits, name), count) for name in amounts}
-    slots = None if limits.slots is None else math.ceil(limits.slots / count)
+    shares["slots"] = None if limits.slots is None else math.ceil(limits.slots / count)
+    shares["free_per_minute"] = limits.free_per_minute / count
     return replace(
         scenario,
-        limits=replace(limits, **shares, burst=max(1, limits.burst / count), slots=slots),
+        limits=replace(limits, **shares, burst=max(1, limits.burst / count)),
         providers=tuple(_divide_host(host, count) for host in scenario.providers),
     )
 

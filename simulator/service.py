@@ -111,8 +111,9 @@ class Service:
         if cached := self._cache.find(key):
             return self._serve_cached(order, cached)
         weight_usd = self._weigh(order)
-        if too_much := self._capacity.refuse_early(time.monotonic(), self.ledger, weight_usd):
-            raise Refused(too_much)
+        now_s, is_free = time.monotonic(), order.is_free
+        if too := self._capacity.refuse_early(now_s, self.ledger, weight_usd, is_free=is_free):
+            raise Refused(too)
         providers = route(self.scenario, order.body, self._elapsed_s(), order.rng)
         if self.scenario.prompt_caching:
             providers = self._prompts.prefer(order, providers)
@@ -167,7 +168,10 @@ class Service:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise bad_request(f"cannot render: {error}") from error
         known = self._known(order, provider, generation)
-        written = self._answerer.write(order, generation, provider, cached_tokens=known)
+        slower_s = self._capacity.slowdown_s(self.ledger)
+        written = self._answerer.write(
+            order, generation, provider, cached_tokens=known, slower_s=slower_s
+        )
         status = {"X-OpenRouter-Cache-Status": "MISS"} if key else {}
         written.reply = replace(written.reply, headers={**written.reply.headers, **status})
         fault = fault if fault and fault.fits(written.told) else None

@@ -74,7 +74,9 @@ def test_limits_are_divided() -> None:
     limits = Limits(requests_per_minute=600, slots=7, key_limit_usd=3)
     whole = Scenario(providers=(host,), limits=limits)
     part = divide(whole, 3)
-    assert part.limits == Limits(requests_per_minute=200, slots=3, key_limit_usd=1, burst=10 / 3)
+    assert part.limits == Limits(
+        requests_per_minute=200, slots=3, key_limit_usd=1, burst=10 / 3, free_per_minute=20 / 3
+    )
     assert (part.providers[0].slots, part.providers[0].requests_per_minute) == (2, 20)
 
 

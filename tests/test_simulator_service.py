@@ -320,6 +320,26 @@ def test_sglang_gives_logprobs_with_ids() -> None:
     assert ask(service, "a", stream=True, **asked).status == 400
 
 
+def test_a_free_variant_has_twenty_a_minute() -> None:
+    service = Service(Scenario())
+    free = {"model": "moonshotai/kimi-k2.5:free"}
+    replies = [ask(service, f"question {number}", **free) for number in range(21)]
+    assert [reply.status for reply in replies] == [200] * 20 + [429]
+    assert b"free-models-per-min" in replies[-1].body
+    assert replies[-1].headers["X-RateLimit-Limit"] == "20"
+    assert int(replies[-1].headers["X-RateLimit-Reset"]) > 1e12
+    assert ask(service, "question 21").status == 200
+
+
+def test_a_low_balance_makes_answers_slower() -> None:
+    def seconds(**limits: Any) -> float:
+        scenario = Scenario(limits=Limits(low_balance_s=5, **limits), latency=LogNormal(1, 0))
+        return ask(Service(scenario), "a").seconds
+
+    assert seconds() == seconds(credits_usd=20) == pytest.approx(1)
+    assert seconds(credits_usd=9) == seconds(key_limit_usd=5) == pytest.approx(6)
+
+
 HOSTED = ("moonshot", "together", "fireworks", "deepinfra")
 
 
