@@ -112,8 +112,9 @@ class Service:
             return self._serve_cached(order, cached)
         weight_usd = self._weigh(order)
         now_s, is_free = time.monotonic(), order.is_free
-        if too := self._capacity.refuse_early(now_s, self.ledger, weight_usd, is_free=is_free):
-            raise Refused(too)
+        refusal = self._capacity.refuse_early(now_s, self.ledger, weight_usd, is_free=is_free)
+        if refusal is not None:
+            raise Refused(refusal)
         providers = route(self.scenario, order.body, self._elapsed_s(), order.rng)
         if self.scenario.prompt_caching:
             providers = self._prompts.prefer(order, providers)
