@@ -14,7 +14,6 @@ server saw it; what comes before is the slow start.
 
 import argparse
 import asyncio
-import contextlib
 import json
 import resource
 import statistics
@@ -22,14 +21,14 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.serving import ROOT, allow_many_connections, serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +60,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--writes", type=int, default=100)
     parser.add_argument("--steady", action="store_true")
     flags = parser.parse_args(argv)
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with serving(
-        flags.latency_s, *(["--stream"] if flags.stream else []), "--writes", str(flags.writes)
-    ) as base_url:
+    allow_many_connections()
+    given = ["--latency_s", str(flags.latency_s), "--writes", str(flags.writes)]
+    given += ["--stream"] if flags.stream else []
+    with serving("benchmarks.waiting_server", *given) as base_url:
         (_say_steady if flags.steady else _compare)(base_url, flags)
     return 0
-
-
-@contextlib.contextmanager
-def serving(latency_s: float, *arguments: str) -> Iterator[str]:
-    """The base URL of a waiting server in a process of its own, with these of its flags."""
-    command = [sys.executable, "-m", "benchmarks.waiting_server", "--latency_s", str(latency_s)]
-    command += arguments
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
-        try:
-            if server.stdout is None:
-                raise RuntimeError("no pipe to the server")
-            yield server.stdout.readline().strip()
-        finally:
-            server.kill()
 
 
 def _compare(base_url: str, flags: argparse.Namespace) -> None:

@@ -20,7 +20,7 @@ import apache_beam as beam
 import numpy as np
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from benchmarks.calls import ROOT
+from benchmarks.serving import ROOT
 from tests import build
 from transforms.chat.profile import load_profile
 from transforms.chat.tokens import load_tokenizer

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.calls import ROOT, serving
+from benchmarks.serving import ROOT, serving
 
 
 def main(argv: list[str]) -> int:
@@ -23,7 +23,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--in_flight", type=int, default=64)
     flags = parser.parse_args(argv)
     print("prompts   collect MB   seconds   build MB   seconds")
-    with serving(0.01) as base_url, tempfile.TemporaryDirectory() as folder:
+    with (
+        serving("benchmarks.waiting_server", "--latency_s", "0.01") as base_url,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         for size in map(int, flags.sizes.split(",")):
             path = Path(folder) / f"{size}.jsonl"
             lines = (f'{{"prompt": "Question {n}"}}\n' for n in range(size))

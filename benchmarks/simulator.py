@@ -8,21 +8,18 @@ on the same cores.
 
 import argparse
 import asyncio
-import contextlib
 import json
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
 import uvloop
 
-ROOT = Path(__file__).resolve().parents[1]
+from benchmarks.serving import allow_many_connections, serving
+
 _END = b"0\r\n\r\n"
 
 
@@ -56,27 +53,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--requests", type=int, default=20000)
     parser.add_argument("--processes", type=int, default=2)
     flags = parser.parse_args(argv)
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    with _serving(flags.processes) as base_url:
+    allow_many_connections()
+    with serving("simulator", "--processes", str(flags.processes)) as base_url:
         seconds = uvloop.run(_ask_all(base_url, flags))
     print(
         f"{flags.requests} requests over {flags.connections} connections, {flags.processes} "
         f"processes: {flags.requests / seconds:.0f}/s"
     )
     return 0
-
-
-@contextlib.contextmanager
-def _serving(processes: int) -> Iterator[str]:
-    command = [sys.executable, "-m", "simulator", "--processes", str(processes)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
-        try:
-            if server.stdout is None:
-                raise RuntimeError("no pipe to the simulator")
-            yield server.stdout.readline().strip()
-        finally:
-            server.kill()
 
 
 async def _ask_all(base_url: str, flags: argparse.Namespace) -> float:

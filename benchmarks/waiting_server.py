@@ -8,13 +8,14 @@ import argparse
 import asyncio
 import json
 import re
-import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from aiohttp import web
+
+from benchmarks.serving import allow_many_connections
 
 THOUGHT = (
     "The user asks how a kettle knows that its water boils. Steam is led through a duct onto a "
@@ -86,8 +87,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--writes", type=int, default=100)
     flags = parser.parse_args(argv)
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    allow_many_connections()
     asyncio.run(_serve(flags))
     return 0
 

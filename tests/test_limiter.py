@@ -225,9 +225,12 @@ def test_a_timer_that_is_early_does_not_leave_a_pause_without_an_end() -> None:
 
     async def scene() -> None:
         limiter = Limiter(1)
+        began = limiter.clock()
         limiter.pause(0.0132)
         async with asyncio.timeout(5):
-            await limiter.admit()
+            admission = await limiter.admit()
+        assert admission.at - began >= 0.0132
+        assert limiter.in_flight == 1
 
     uvloop.run(scene())
 
