@@ -95,7 +95,7 @@ class Catalog:
 
     async def _generation(self, request: web.Request) -> web.Response:
         identity = request.query.get("id", "")
-        account = self.account(identity) or await self._ask_others(identity)
+        account = self.account(identity) or await self._ask_others("generation", identity)
         if account is None:
             return _error(404, f"Generation {identity} not found")
         return web.json_response({"data": account})
@@ -108,17 +108,19 @@ class Catalog:
             return None
         return _account(entry)
 
-    async def _ask_others(self, identity: str) -> dict[str, Any] | None:
+    async def _ask_others(self, what: str, identity: str) -> dict[str, Any] | None:
         if self._peers is None:
             return None
-        told = await self._peers.ask("GET", f"/own/generation?id={quote(identity)}")
+        told = await self._peers.ask("GET", f"/own/{what}?id={quote(identity)}")
         return next(filter(None, map(json.loads, told)), None)
 
     async def _content(self, request: web.Request) -> web.Response:
         identity = request.query.get("id", "")
         if not self._service.scenario.logs_content:
             return _error(404, "Input/Output logging is not enabled for this generation")
-        if (content := self._service.content_of(identity)) is None:
+        content = self._service.content_of(identity)
+        content = content or await self._ask_others("content", identity)
+        if content is None:
             return _error(404, f"Generation {identity} not found")
         return web.json_response({"data": content})
 

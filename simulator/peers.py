@@ -30,17 +30,21 @@ class SharedSeen:
         self._lock = multiprocessing.Lock()
 
     def add(self, digest: str) -> int:
-        """Counts a body once more, and gives how often it was seen before."""
+        """Counts a body once more, and gives how often it was seen before.
+
+        Raises:
+            OverflowError: It is another one after a million.
+        """
         key = bytes.fromhex(digest)[:8]
-        slot = int.from_bytes(key, "little") % _SLOTS
+        first = int.from_bytes(key, "little")
         with self._lock:
-            while True:
-                place = slot * _SLOT.size
+            for slot in range(first, first + _SLOTS):
+                place = slot % _SLOTS * _SLOT.size
                 found, seen = _SLOT.unpack_from(self._table, place)
                 if not seen or found == key:
                     _SLOT.pack_into(self._table, place, key, seen + 1)
                     return int(seen)
-                slot = (slot + 1) % _SLOTS
+        raise OverflowError(f"more than {_SLOTS} bodies in one run of several processes")
 
     def clear(self) -> None:
         """Forgets all."""

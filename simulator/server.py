@@ -52,6 +52,7 @@ class Simulator:
                 web.get("/own/ledger", self._own_ledger),
                 web.get("/own/truth", self._own_truth),
                 web.get("/own/generation", self._own_generation),
+                web.get("/own/content", self._own_content),
                 web.post("/own/reset", self._own_reset),
             ]
         )
@@ -68,6 +69,9 @@ class Simulator:
 
     async def _own_generation(self, request: web.Request) -> web.Response:
         return web.json_response(self._catalog.account(request.query["id"]))
+
+    async def _own_content(self, request: web.Request) -> web.Response:
+        return web.json_response(self._service.content_of(request.query["id"]))
 
     async def _own_reset(self, _request: web.Request) -> web.Response:
         self._service.reset()

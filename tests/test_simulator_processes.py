@@ -20,8 +20,10 @@ BODIES = [request_of(f"question {number}") for number in range(60)]
 
 
 @pytest.fixture(scope="module")
-def together() -> Iterator[Server]:
-    with serve_simulator("--processes", "3") as server:
+def together(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    scenario = tmp_path_factory.mktemp("together") / "scenario.yaml"
+    scenario.write_text("logs_content: true", "utf-8")
+    with serve_simulator("--processes", "3", "--scenario", str(scenario)) as server:
         yield server
 
 
@@ -54,6 +56,8 @@ def test_ledger_and_truth_are_those_of_all_of_them(together: Server) -> None:
         path = f"/generation?id={answer['id']}"
         wait_until(lambda path=path: get(together, path)[0] == 200)  # type: ignore[misc]
         assert get(together, path)[1]["data"]["total_cost"] == answer["usage"]["cost"]
+        logged = get(together, f"/generation/content?id={answer['id']}")[1]["data"]["output"]
+        assert logged["reasoning"] == answer["choices"][0]["message"]["reasoning"]
 
 
 def test_answers_are_those_of_one_process(together: Server) -> None:
